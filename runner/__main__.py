@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from node.printable import printable
 from node.schema import UnfitError
 from node.words import full_disk
 from runner import __version__
+from runner.base.asking import ask_nobody
 from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.paths import not_installed
-from runner.base.streams import complain, forgive, guard, nobody_reads
+from runner.base.streams import complain, forgive, guard, nobody_reads, say_json
 from runner.commands import (
     about,
     accept,
@@ -45,8 +47,10 @@ from runner.commands import (
     tune,
     verify,
 )
+from runner.terms.answers import ErrorAnswer
 
 MOST_LETTERS = 4_000  # of an error's sentence
+_as_json: list[bool] = []  # whether this command line asks for JSON
 # In the order of --help.
 COMMANDS = (
     *(init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
@@ -61,6 +65,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit with code 2."""
+        if _as_json:
+            say_json(ErrorAnswer(error=(printable(message),), exit_code=2))
         super().error(TerminalLine(message))
 
 
@@ -81,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     forgive()
     words = sys.argv[1:] if arguments is None else arguments
+    _as_json[:] = [True] if wants_json(words) else []
     try:
         _check_text(words)
         top = parser()
@@ -89,16 +96,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             argcomplete.autocomplete(top)
         chosen = top.parse_args(words)
+        if chosen.non_interactive:
+            ask_nobody()
         return int(BY_NAME[chosen.command].run(chosen))
     except (UserError, UnfitError) as error:
-        for sentence in error.sentences if isinstance(error, UserError) else [str(error)]:
-            complain(f"error: {_sentence(sentence)}")
-        return 2
+        return _refused(error.sentences if isinstance(error, UserError) else [str(error)])
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("runner", "node"):
             raise  # a fault of ours
-        complain(f"error: {not_installed(f'the Python package {error.name}')}")
-        return 2
+        return _refused([not_installed(f"the Python package {error.name}")])
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             nobody_reads()
@@ -107,11 +113,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = f"{where}{full_disk(str(error.filename or Path.cwd()))}: "
         cure = "make room or rights there, or name another folder with --runs"
-        complain(f"error: {where}{error.strerror}; {cure}")
-        return 2
+        return _refused([f"{where}{error.strerror}; {cure}"])
     except KeyboardInterrupt:
         complain("stopped")
         return 130
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Return whether a command line asks for JSON, be it whole or not."""
+    pairs = itertools.pairwise(words)
+    return "--format=json" in words or ("--format", "json") in pairs
+
+
+def _refused(sentences: Sequence[str]) -> int:
+    """Say why nothing was done; the exit code."""
+    shown = [_sentence(sentence) for sentence in sentences]
+    if _as_json:
+        say_json(ErrorAnswer(error=tuple(shown), exit_code=2))
+    for sentence in shown:
+        complain(f"error: {sentence}")
+    return 2
 
 
 def _check_text(words: Sequence[str]) -> None:

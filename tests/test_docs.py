@@ -42,6 +42,7 @@ from runner.terms.record import STATUSES
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 from tests.documented_kinds import gives, kinds
+from tests.documented_schemas import PRINTED, command_table, printed_schema
 from tests.hostile import WAYS
 from tests.runner.builders import one_device
 from tests.runner.test_mutated import written
@@ -210,6 +211,11 @@ def _ran(what: Mapping[str, Any] | None) -> str:
     return f"[{on}]({what['evidence']})"
 
 
+def machine_commands() -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in command_table())
+    return table("command | JSON | exit codes", rows)
+
+
 ENDS = {
     "refused": "bench refuses to begin",
     "unasked": "doctor cannot ask the node",
@@ -230,6 +236,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": rooms},
     "docs/doctor.md": {"items": items},
     "docs/how-to/expect.md": {"columns": reference_columns},
+    "docs/how-to/machines.md": {"commands": machine_commands},
     "README.md": {"support": support},
     "docs/inventory.md": {"keys": keys},
     "docs/matrix.md": {"file": top_keys, "cell": cell_keys},
@@ -278,6 +285,12 @@ def table_schema() -> str:
     columns = {key: c.json_schema() for key, c in COLUMNS.items() if c.value}
     row["properties"] = columns | others
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_schemas_of_what_commands_print_are_up_to_date(name: str) -> None:
+    text = (ROOT / "docs" / "schemas" / f"{name}.json").read_text(encoding="utf-8")
+    assert text == printed_schema(name), "run: python -m tests.test_docs"
 
 
 def test_the_tables_schema_has_each_column_of_the_catalogue() -> None:
@@ -415,4 +428,8 @@ if __name__ == "__main__":
         (ROOT / document).write_text(generated(document), encoding="utf-8")
     for file in SCHEMAS:
         (ROOT / "docs" / "schemas" / file).write_text(schema_of(file), encoding="utf-8")
+    for file in PRINTED:
+        (ROOT / "docs" / "schemas" / f"{file}.json").write_text(
+            printed_schema(file), encoding="utf-8"
+        )
     (ROOT / TABLE).write_text(table_schema(), encoding="utf-8")

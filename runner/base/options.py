@@ -1,6 +1,7 @@
 """What several commands have on their command line, each once."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,13 +11,54 @@ from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, found
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
 
 
-def new_command(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:
-    """Add a command: `help` is its line in the list of all, `text` its own, as it is written."""
-    return commands.add_parser(
+TEXT_OR_JSON = ("text", "json")
+
+
+def new_command(
+    commands: Commands,
+    name: str,
+    help: str,
+    text: str,
+    *,
+    answers: Sequence[str],
+    formats: Sequence[str] = TEXT_OR_JSON,
+) -> argparse.ArgumentParser:
+    """Add a command: `help` is its line in the list of all, `text` its own, as it is written.
+
+    `answers` names the schemas in docs/schemas of what it prints with `--format json`. `formats` is
+    what --format may be, the first the default; without any the command adds the option itself.
+    """
+    command = commands.add_parser(
         name,
         help=help,
         description=as_called(text),
+        epilog=_epilog(answers),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(answers=tuple(answers))
+    if formats:
+        add_format(command, formats)
+    command.add_argument(
+        "--non-interactive",
+        action="store_true",
+        help="ask nobody: what needs an answer is refused, with the option that gives it",
+    )
+    return command
+
+
+def _epilog(answers: Sequence[str]) -> str:
+    if not answers:
+        return ""
+    files = ", ".join(f"{name}.json" for name in answers)
+    return f"JSON: docs/schemas/{files}; an error is error.json. docs/how-to/machines.md"
+
+
+def add_format(
+    command: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup, formats: Sequence[str]
+) -> None:
+    """Add `--format`, what is printed on standard output."""
+    command.add_argument(
+        "--format", choices=formats, default=formats[0], help=f"default: {formats[0]}"
     )
 
 

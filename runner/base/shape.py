@@ -69,10 +69,10 @@ def read(noun: type[Noun], content: Any, where: str = "") -> Noun:
 def shape(noun: Any) -> Fields:
     """Return what JSON may hold of a dataclass.
 
-    `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `Mapping[str, X]`, `X | None`, `Literal`, `Any`
-    (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer. A field with a
-    default may be missing; one with a `key` in its metadata is called so in JSON. Raises TypeError
-    for an annotation that is none of these.
+    `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `tuple[X, X]`, `Mapping[str, X]`, `X | None`,
+    `Literal`, `Any` (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer.
+    A field with a default may be missing; one with a `key` in its metadata is called so in JSON.
+    Raises TypeError for an annotation that is none of these.
     """
     hints = get_type_hints(noun, include_extras=True)
     needed: dict[str, Kind] = {}
@@ -104,6 +104,8 @@ def kind_of(hint: Any) -> Kind:
         return Maybe(kind_of(inner))
     if origin is tuple and arguments[1:] == (...,):
         return List(kind_of(arguments[0]), make=tuple)
+    if origin is tuple and len(set(arguments)) == 1:
+        return List(kind_of(arguments[0]), len(arguments), len(arguments), tuple)
     if origin is Literal:
         return OneOf(*arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):

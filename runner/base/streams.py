@@ -13,16 +13,25 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO
 
 from runner.base.called import as_called
-from runner.base.escapes import TerminalLine, TerminalText
+from runner.base.escapes import TerminalLine, TerminalText, json_text
 
 
 def say(text: str, end: str = "\n") -> None:
     """Print on standard output, with our commands named as people can call them."""
     print(TerminalText(as_called(text)), end=end)
+
+
+def say_json(document: Any) -> None:
+    """Print one JSON document, or a dataclass as one: a command's answer to a machine."""
+    plain = (
+        asdict(document) if is_dataclass(document) and not isinstance(document, type) else document
+    )
+    print(TerminalText(json_text(plain)))
 
 
 def complain(text: str) -> None:

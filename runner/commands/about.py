@@ -8,7 +8,8 @@ from pathlib import Path
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import say
+from runner.base.streams import say, say_json
+from runner.terms.answers import AboutAnswer
 
 LIBRARIES = ("ansible-core", "ansible-runner", "numpy", "pandas", "matplotlib")
 MOST_CAUSES = 5
@@ -26,7 +27,11 @@ exit codes: 0 printed, 2 bad input
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "about", "versions and sizes, without names, for a report of a bug", DESCRIPTION
+        commands,
+        "about",
+        "versions and sizes, without names, for a report of a bug",
+        DESCRIPTION,
+        answers=("about",),
     )
     command.add_argument("-i", "--inventory", type=Path, help="count its nodes and devices, too")
     add_runs(command)
@@ -34,11 +39,23 @@ def add_parser(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print it."""
-    lines = [f"trainbench {__version__}, Python {platform.python_version()}", _system()]
-    lines += [f"{name} {_version(name)}" for name in LIBRARIES]
-    if chosen.inventory is not None:
-        lines.append(_inventory(chosen.inventory))
-    say("\n".join([*lines, _last(chosen.runs)]))
+    about = AboutAnswer(
+        trainbench=__version__,
+        python=platform.python_version(),
+        system=_system(),
+        libraries={name: _version(name) for name in LIBRARIES},
+        inventory="" if chosen.inventory is None else _inventory(chosen.inventory),
+        last_campaign=_last(chosen.runs),
+    )
+    if chosen.format == "json":
+        say_json(about)
+        return 0
+    lines = [f"trainbench {about.trainbench}, Python {about.python}", about.system]
+    lines += [f"{name} {version}" for name, version in about.libraries.items()]
+    lines += [f"inventory: {about.inventory}"] if about.inventory else []
+    ends = list(about.last_campaign.items())[:MOST_CAUSES]
+    last = ", ".join(f"{count} {words}" for words, count in ends)
+    say("\n".join([*lines, f"last campaign: {last or 'none'}"]))
     return 0
 
 
@@ -64,13 +81,13 @@ def _inventory(path: Path) -> str:
     devices = sorted({node.devices for node in cluster.nodes})
     each = " or ".join(map(str, devices))
     return (
-        f"inventory: {len(cluster.nodes)} nodes with {each} {cluster.device} devices each, runs by"
+        f"{len(cluster.nodes)} nodes with {each} {cluster.device} devices each, runs by"
         f" {cluster.engine.name}"
     )
 
 
-def _last(runs: Path) -> str:
-    """Count how the newest campaign's runs ended, by status and cause."""
+def _last(runs: Path) -> dict[str, int]:
+    """Count how the newest campaign's runs ended, by status and cause; most of them first."""
     from collections import Counter
 
     from runner.folder.campaign import find_campaign
@@ -78,12 +95,11 @@ def _last(runs: Path) -> str:
     try:
         campaign = find_campaign(runs, None)
     except UserError:
-        return "last campaign: none"
+        return {}
     ends: Counter[str] = Counter()
     for cell, repeat in campaign.asked():
         for attempt in campaign.attempts(cell.id, repeat)[-1:]:
             ended = attempt.outcome
             words = [ended.status, ended.cause, ended.diagnosis or ""] if ended else ["not ended"]
             ends[" ".join(filter(None, words))] += 1
-    said = ", ".join(f"{count} {words}" for words, count in ends.most_common(MOST_CAUSES))
-    return f"last campaign: {said or 'no run'}"
+    return dict(ends.most_common())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.streams import complain, say
+from runner.base.streams import complain, say, say_json
+from runner.terms.answers import AcceptPlanAnswer
 
 if TYPE_CHECKING:
     from runner.accept.scope import AcceptOptions
@@ -45,7 +46,12 @@ def add_parser(commands: Commands) -> None:
     from runner.accept.scope import STAGES
 
     command = new_command(
-        commands, "accept", "is this cluster good, and which node is not?", DESCRIPTION
+        commands,
+        "accept",
+        "is this cluster good, and which node is not?",
+        DESCRIPTION,
+        answers=("accept", "accept_plan"),
+        formats=("table", "json"),
     )
     add_inventory(command)
     add_runs(command)
@@ -87,7 +93,6 @@ def add_parser(commands: Commands) -> None:
         help="a test that says nothing here, such as memory of nodes that share a machine",
     )
     command.add_argument("--new", action="store_true", help="begin again")
-    command.add_argument("--format", choices=("table", "json"), default="table")
 
 
 def _duration(word: str) -> float:
@@ -131,7 +136,11 @@ def run(chosen: argparse.Namespace) -> int:
 
         matrix_of(options, cluster)
     if chosen.plan:
-        say(written.plan(options, 1 if node else len(cluster.nodes), cluster.device))
+        plan = written.plan(options, 1 if node else len(cluster.nodes), cluster.device)
+        if chosen.format == "json":
+            say_json(AcceptPlanAnswer(lines=tuple(plan.splitlines())))
+        else:
+            say(plan)
         return 0
     if chosen.node == "-" and os.geteuid() == 0:
         raise UserError(

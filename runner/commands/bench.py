@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import found
-from runner.base.streams import complain, nobody_reads, reader_is_gone, say
+from runner.base.streams import complain, nobody_reads, reader_is_gone, say, say_json
+from runner.terms.answers import ScriptAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,14 @@ docs/matrix.md explains the matrix file, key by key.
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "bench", "run a matrix of training cells", DESCRIPTION)
+    command = new_command(
+        commands,
+        "bench",
+        "run a matrix of training cells",
+        DESCRIPTION,
+        answers=("table", "plan", "dry_run", "bench_script", "bench_detached"),
+        formats=("table", "json"),
+    )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "file", type=found, nargs="?", metavar="FILE", help="the matrix file (docs/matrix.md)"
@@ -128,12 +136,6 @@ def add_parser(commands: Commands) -> None:
         metavar="COMMAND",
         help="run it at the end, and when a run fails; no shell; what happened is in TRAINBENCH_*"
         " variables and, as JSON, on its standard input (docs/runs.md)",
-    )
-    command.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="of what is printed at the end, by --dry-run or --plan",
     )
 
 
@@ -226,7 +228,11 @@ def run(chosen: argparse.Namespace) -> int:
                 f"--script is of one cell, and there are {len(runs)}; choose one, such as --only"
                 f" '{runs[0].cell.name}'"
             )
-        say(engine_of(machines, chosen.runs).by_hand(runs[0])[1].rstrip("\n"))
+        script = engine_of(machines, chosen.runs).by_hand(runs[0])[1].rstrip("\n")
+        if as_json:
+            say_json(ScriptAnswer(cell=runs[0].cell.name, script=script))
+        else:
+            say(script)
         return 0
     if chosen.dry_run:
         plans = dry_run(
@@ -244,7 +250,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     detached = Detached(campaign) if chosen.detach else None
     if detached and detached.process:
-        return detached.see_off()
+        return detached.see_off(as_json=as_json)
     with Notifier(chosen.notify, complain) as notify, ExitStack() as stack:
         page = _Page(chosen, campaign, stack)
 

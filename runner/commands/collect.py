@@ -31,16 +31,20 @@ exit codes: 0 a table was written, 1 --strict: a cell is not publishable, 2 bad 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "collect", "logs into tables", DESCRIPTION)
+    command = new_command(
+        commands,
+        "collect",
+        "logs into tables",
+        DESCRIPTION,
+        answers=("table", "sheets"),
+        formats=("table", "markdown", "csv", "json", "html"),
+    )
     add_runs(command)
     command.add_argument(
         "--campaign", metavar="NAME", help="or its folder, or an export (default: the one run last)"
     )
     command.add_argument(
         "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
-    )
-    command.add_argument(
-        "--format", choices=("table", "markdown", "csv", "json", "html"), default="table"
     )
     command.add_argument(
         "--shape",

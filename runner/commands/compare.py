@@ -44,6 +44,8 @@ def add_parser(commands: Commands) -> None:
         "compare",
         "two campaigns, or one with a saved table; exit code 1 on a regression",
         DESCRIPTION,
+        answers=("compare",),
+        formats=("table", "markdown", "json"),
     )
     command.add_argument("a", metavar="A", help="what to compare with")
     command.add_argument("b", metavar="B", help="what is compared")
@@ -69,7 +71,6 @@ def add_parser(commands: Commands) -> None:
         metavar="FILE",
         help="also say what a device-hour of B may cost for the same cost per token as on A",
     )
-    command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
     command.add_argument(
         "--junit",
         type=Path,

@@ -7,8 +7,9 @@ from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.paths import PROJECT
-from runner.base.streams import say
+from runner.base.streams import say, say_json
 from runner.base.suggest import nearest
+from runner.terms.answers import DocsAnswer, DocsPage
 
 DESCRIPTION = """\
 List the documents of this version, or print one as Markdown.
@@ -22,7 +23,9 @@ exit codes: 0 printed, 2 there is no such page
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "docs", "the documents of this version", DESCRIPTION)
+    command = new_command(
+        commands, "docs", "the documents of this version", DESCRIPTION, answers=("docs",)
+    )
     command.add_argument("page", nargs="?", metavar="PAGE", help="the page to print")
 
 
@@ -31,6 +34,11 @@ def run(chosen: argparse.Namespace) -> int:
     folder = PROJECT / "docs"
     paths = sorted(folder.rglob("*.md"), key=lambda path: (len(path.parts), path))
     pages = {str(path.relative_to(folder).with_suffix("")): path for path in paths}
+    if chosen.format == "json":
+        listed = tuple(DocsPage(page=name, title=_title(path)) for name, path in pages.items())
+        text = None if chosen.page is None else _page(chosen.page, pages)
+        say_json(DocsAnswer(folder=str(folder), pages=listed, text=text))
+        return 0
     if chosen.page is not None:
         say(_page(chosen.page, pages), end="")
         return 0

@@ -36,13 +36,17 @@ ONLY = ("env", "devices", "network")
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "doctor", "are the nodes alike, and as fast as each other?", DESCRIPTION
+        commands,
+        "doctor",
+        "are the nodes alike, and as fast as each other?",
+        DESCRIPTION,
+        answers=("doctor",),
+        formats=("table", "json"),
     )
     add_inventory(command)
     command.add_argument(
         "--only", choices=ONLY, action="append", default=[], help="a part; repeat for more"
     )
-    command.add_argument("--format", choices=("table", "json"), default="table")
     command.add_argument(
         "--runs", type=Path, default=DEFAULT_RUNS, help="its folder is RUNS/.doctor (default: runs)"
     )

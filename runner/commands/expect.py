@@ -43,7 +43,12 @@ exit codes: 0 at least one speed was compared, 2 bad input, 3 no speed could be 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "expect", "is my number normal: what others published", DESCRIPTION
+        commands,
+        "expect",
+        "is my number normal: what others published",
+        DESCRIPTION,
+        answers=("expect",),
+        formats=("table", "json"),
     )
     command.add_argument("target", metavar="TARGET", help="a campaign, a log, or tokens/s/device")
     add_runs(command)
@@ -69,7 +74,6 @@ def add_parser(commands: Commands) -> None:
         "--no-own", action="store_true", help="leave out your earlier campaigns in --runs"
     )
     command.add_argument("--all-sources", action="store_true", help=f"more than {MOST_SOURCES}")
-    command.add_argument("--format", choices=("table", "json"), default="table")
 
 
 def run(chosen: argparse.Namespace) -> int:

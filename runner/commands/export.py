@@ -5,8 +5,9 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import complain
+from runner.base.streams import complain, say_json
 from runner.base.text import counted
+from runner.terms.answers import ExportAnswer
 
 TRACKERS = ("mlflow", "wandb")
 DESCRIPTION = """\
@@ -39,7 +40,9 @@ exit codes: 0 it was written, 2 bad input
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "export", "a campaign as one archive", DESCRIPTION)
+    command = new_command(
+        commands, "export", "a campaign as one archive", DESCRIPTION, answers=("export",)
+    )
     command.add_argument("campaign", metavar="CAMPAIGN", help="its name, or its folder")
     add_runs(command)
     command.add_argument(
@@ -69,6 +72,16 @@ def run(chosen: argparse.Namespace) -> int:
         hidden = source.campaign.hidden.words
         unfit = archive.unfit_files(source.campaign.path)
     complain(f"wrote {target}, {decimal(target.stat().st_size)}")
+    if chosen.format == "json":
+        say_json(
+            ExportAnswer(
+                path=str(target),
+                bytes=target.stat().st_size,
+                runs_added=None,
+                left_out=tuple(unfit),
+                hidden=hidden,
+            )
+        )
     if unfit:
         complain(
             f"{counted(len(unfit), 'file')} left out, such as {Path(unfit[0]).name[:80]}:"
@@ -99,6 +112,16 @@ def _track(chosen: argparse.Namespace) -> int:
         added = write(shown.name, runs, target)
     there = f", {len(runs) - added} were there" if added < len(runs) else ""
     complain(f"wrote {added} runs into {target}{there}")
+    if chosen.format == "json":
+        say_json(
+            ExportAnswer(
+                path=str(target),
+                bytes=None,
+                runs_added=added,
+                left_out=(),
+                hidden=document.hidden,
+            )
+        )
     if document.hidden:
         complain(document.hidden)
     return 0

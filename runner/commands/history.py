@@ -30,7 +30,12 @@ exit codes: 0 the list was printed, 1 --strict: a regression is open, 2 bad inpu
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "history", "what got worse over many campaigns, and what changed", DESCRIPTION
+        commands,
+        "history",
+        "what got worse over many campaigns, and what changed",
+        DESCRIPTION,
+        answers=("regressions",),
+        formats=("table", "json", "markdown"),
     )
     add_sources(command)
     command.add_argument(
@@ -40,7 +45,6 @@ def add_parser(commands: Commands) -> None:
         metavar="GLOB",
         help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
     )
-    command.add_argument("--format", choices=("table", "json", "markdown"), default="table")
     command.add_argument(
         "--strict", action="store_true", help="exit code 1 where a regression is open"
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import say
+from runner.base.streams import say, say_json
 from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
+from runner.terms.answers import ImportAnswer, ImportedRun
 
 if TYPE_CHECKING:
     from runner.archive.importing import Made
@@ -34,7 +35,9 @@ exit codes: 0 imported, 2 bad input, and nothing was written
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "import", "logs from elsewhere as a campaign", DESCRIPTION)
+    command = new_command(
+        commands, "import", "logs from elsewhere as a campaign", DESCRIPTION, answers=("import",)
+    )
     command.add_argument("log", nargs="+", type=Path, metavar="LOG", help="a log, a plain file")
     command.add_argument(
         "--into", required=True, metavar="CAMPAIGN", help="its name; one that import made, or new"
@@ -85,6 +88,9 @@ def run(chosen: argparse.Namespace) -> int:
         cell=chosen.cell,
         one_run=chosen.one_run,
     )
+    if chosen.format == "json":
+        say_json(ImportAnswer(campaign=chosen.into, runs=tuple(map(_run, made))))
+        return 0
     for each in made:
         say(_line(each))
     say(f"{CALLED} collect --campaign {chosen.into} makes the table")
@@ -128,6 +134,17 @@ def _set(text: str) -> tuple[str, Any]:
     if not equals:
         raise UserError(f"--set {text!r} has no `=`; write KEY=VALUE")
     return key, read_yaml(value, f"--set {key}")
+
+
+def _run(made: "Made") -> ImportedRun:
+    return ImportedRun(
+        logs=tuple(str(each.log.name) for each in made.logs),
+        cell=made.cell.name,
+        repeat=made.repeat,
+        status=made.outcome.status,
+        reason=made.outcome.reason or "",
+        logged_lines=made.reading.summary.logged_lines,
+    )
 
 
 def _line(made: "Made") -> str:

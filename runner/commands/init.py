@@ -1,10 +1,11 @@
 """`python -m runner init`: an inventory of machines of one's own, written from what they answer."""
 
 import argparse
-import sys
 from pathlib import Path
 
+from runner.base.asking import can_ask
 from runner.base.options import Commands, new_command
+from runner.terms.answers import EnrolledNode, InitAnswer
 from runner.terms.cluster import DEVICES
 
 DESCRIPTION = """\
@@ -29,7 +30,9 @@ exit codes: 0 written; 2 a host is out of reach, or answers what cannot be writt
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "init", "write an inventory of your machines", DESCRIPTION)
+    command = new_command(
+        commands, "init", "write an inventory of your machines", DESCRIPTION, answers=("init",)
+    )
     command.add_argument(
         "folder",
         nargs="?",
@@ -65,12 +68,26 @@ def add_parser(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Ask, check, write, and say what is next."""
-    from runner.base.streams import say
+    from runner.base.streams import say, say_json
     from runner.enrol.making import Conversation, make
 
-    asker = _ask if sys.stdin.isatty() else None
-    conversation = Conversation(say, asker, record=chosen.record_host_keys)
-    make(chosen, conversation)
+    lines: list[str] = []
+    as_json = chosen.format == "json"
+    asker = _ask if can_ask() and not as_json else None
+    conversation = Conversation(
+        lines.append if as_json else say, asker, record=chosen.record_host_keys
+    )
+    cluster = make(chosen, conversation)
+    if as_json:
+        nodes = tuple(
+            EnrolledNode(host=node.host, address=node.address, devices=node.devices)
+            for node in cluster.nodes
+        )
+        say_json(
+            InitAnswer(
+                inventory=str(chosen.folder), device=cluster.device, nodes=nodes, said=tuple(lines)
+            )
+        )
     return 0
 
 

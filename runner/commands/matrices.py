@@ -7,8 +7,9 @@ from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.paths import PROJECT
-from runner.base.streams import say, terminal_width
+from runner.base.streams import say, say_json, terminal_width
 from runner.base.suggest import nearest
+from runner.terms.answers import MatricesAnswer, ShippedMatrix
 
 DESCRIPTION = """\
 List the shipped matrices, or copy one to edit. bench takes them where they are, too.
@@ -28,14 +29,30 @@ TITLES = {
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "matrices", "the shipped matrices, to run or copy", DESCRIPTION)
+    command = new_command(
+        commands,
+        "matrices",
+        "the shipped matrices, to run or copy",
+        DESCRIPTION,
+        answers=("matrices",),
+    )
     command.add_argument("--copy", metavar="NAME", help="copy this one into the current folder")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """List them, or copy one; the exit code."""
-    if chosen.copy is not None:
-        say(_copy(chosen.copy))
+    copied = None if chosen.copy is None else _copy(chosen.copy)
+    if chosen.format == "json":
+        listed = tuple(
+            ShippedMatrix(path=str(path.relative_to(PROJECT)), about=_about(path))
+            for folder in TITLES
+            for path in sorted((PROJECT / "matrices" / folder).glob("*.yaml"))
+        )
+        say_json(MatricesAnswer(matrices=listed, copied=None if copied is None else str(copied)))
+        return 0
+    if copied is not None:
+        shown = f"`{CALLED} bench {copied} --dry-run -i INVENTORY` shows what would run"
+        say(f"wrote {copied}; {shown}")
         return 0
     from runner.base.grid import grid
 
@@ -60,8 +77,8 @@ def _about(path: Path) -> str:
     return (words[: min(ends) + 1] if ends else words).rstrip(".")
 
 
-def _copy(name: str) -> str:
-    """Copy the matrix of that name. Raises UserError."""
+def _copy(name: str) -> Path:
+    """Copy the matrix of that name; the copy. Raises UserError."""
     shipped = {path.stem: path for path in (PROJECT / "matrices").glob("*/*.yaml")}
     stem = Path(name).stem
     if stem not in shipped:
@@ -75,4 +92,4 @@ def _copy(name: str) -> str:
             stream.write(shipped[stem].read_text())
     except FileExistsError:
         raise UserError(f"{target} is there already; rename it, or go elsewhere") from None
-    return f"wrote {target}; `{CALLED} bench {target} --dry-run -i INVENTORY` shows what would run"
+    return target

@@ -55,7 +55,14 @@ exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --ea
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "parse", "any trainer's logs into numbers", DESCRIPTION)
+    command = new_command(
+        commands,
+        "parse",
+        "any trainer's logs into numbers",
+        DESCRIPTION,
+        answers=("parse", "parse_each"),
+        formats=("table", "markdown", "csv", "json"),
+    )
     command.add_argument(
         "log", nargs="+", type=Path, metavar="LOG", help="a log; one for each node"
     )
@@ -69,7 +76,6 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="first iterations of each run that no figure counts (default: its first line)",
     )
-    command.add_argument("--format", choices=("table", "markdown", "csv", "json"), default="table")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -82,14 +88,15 @@ def run(chosen: argparse.Namespace) -> int:
     with _files(chosen.log) as paths:
         result = parse(paths, **_options(chosen))
         tests = [] if result["logged_lines"] else _collective_tests(paths)
+    as_json = chosen.format == "json"
     if tests and chosen.format in ("table", "json"):
-        more = {**result, "collective_tests": tests}
-        say(json.dumps(more, indent=1) if chosen.format == "json" else _collectives_table(tests))
+        more = {**_versioned(result), "collective_tests": tests}
+        say(json.dumps(more, indent=1) if as_json else _collectives_table(tests))
         return 0
     if chosen.format in ("markdown", "csv"):
         _say_table([{"log": ", ".join(map(str, chosen.log)), **result}], chosen.format)
     else:
-        say(json.dumps(result, indent=1) if chosen.format == "json" else table(result))
+        say(json.dumps(_versioned(result), indent=1) if as_json else table(result))
     return 0
 
 
@@ -118,9 +125,15 @@ def _each(chosen: argparse.Namespace) -> int:
         except UserError as error:
             broken = True
             result = asdict(LogResult(None, None, UNREADABLE, str(error)))
-        rows.append({"log": str(log), **result})
+        versioned = _versioned(result) if chosen.format == "json" else result
+        rows.append({"log": str(log), **versioned})
     _say_table(rows, chosen.format)
     return 2 if broken else 0
+
+
+def _versioned(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object of a log, with its schema's number (docs/schemas/parse.json)."""
+    return {"schema": 1, **result}
 
 
 def _collective_tests(paths: Sequence[Path]) -> list[dict[str, Any]]:

@@ -1,20 +1,26 @@
 """What the commands that run a playbook share: options, the call, and the last lines."""
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.streams import complain, say
+from runner.base.streams import complain, say, say_json
 from runner.base.text import counted
 from runner.folder import names
 from runner.launch.play import last_words
+from runner.terms.answers import PlaybookAnswer
+
+if TYPE_CHECKING:
+    from runner.launch.playbook import PlaybookEnd
 
 EXIT_CODES = "exit codes: 0 done, 1 a node failed, 2 bad input, 130 Ctrl-C"
 
 
 def add_playbook(commands: Commands, name: str, help: str, text: str) -> argparse.ArgumentParser:
     """Add a command that runs `playbooks/<name>.yml`."""
-    command = new_command(commands, name, help, f"{text}\n{EXIT_CODES}\n")
+    command = new_command(commands, name, help, f"{text}\n{EXIT_CODES}\n", answers=("playbook",))
     add_inventory(command)
     command.add_argument("--limit", metavar="HOSTS", help="these nodes alone, as Ansible's --limit")
     command.add_argument("--tags", metavar="TAGS", help="these parts of the playbook alone")
@@ -42,7 +48,21 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
     arguments += [word for value in chosen.variables for word in ("-e", value)]
     arguments += ["--check"] if chosen.check else []
     log = chosen.runs / names.SETUP / f"{chosen.inventory.resolve().name}-{name}.log"
-    ended = run_playbook(f"{name}.yml", chosen.inventory, arguments, log, verbose=chosen.verbose)
+    as_json = chosen.format == "json"
+    if as_json and chosen.verbose:
+        raise UserError("--format json is one document; leave out --verbose")
+    ended = run_playbook(
+        f"{name}.yml",
+        chosen.inventory,
+        arguments,
+        log,
+        verbose=chosen.verbose,
+        show=not as_json,
+    )
+    if as_json and (ended.steps.complete or ended.code == INTERRUPTED):
+        answer = _answer(name, chosen, ended, log)
+        say_json(answer)
+        return answer.exit_code
     kept = f"Ansible's output: {log}"
     if ended.code == INTERRUPTED:
         complain(f"stopped; the same command goes on from there. {kept}")
@@ -56,6 +76,28 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
     changes = ended.steps.changes
     say(f"{name}: {_done(changes, chosen)}, {duration(ended.took_s)}. {kept}")
     return 0
+
+
+def _answer(
+    name: str, chosen: argparse.Namespace, ended: "PlaybookEnd", log: Path
+) -> PlaybookAnswer:
+    """Return the same for a machine."""
+    from runner.launch.playbook import INTERRUPTED
+
+    interrupted = ended.code == INTERRUPTED
+    code = INTERRUPTED if interrupted else min(ended.code, 1)
+    return PlaybookAnswer(
+        command=name,
+        inventory=str(chosen.inventory),
+        check=chosen.check,
+        ended="interrupted" if interrupted else "failed" if code else "done",
+        changes=ended.steps.changes,
+        failed=dict(ended.steps.failed),
+        steps=tuple(ended.steps.closed),
+        took_s=ended.took_s,
+        log=str(log),
+        exit_code=code,
+    )
 
 
 def _done(changes: int, chosen: argparse.Namespace) -> str:

@@ -1,11 +1,18 @@
 """`python -m runner publish CAMPAIGN`: a campaign for strangers, if its figures may be shown."""
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.streams import complain, say
+from runner.base.streams import complain, say, say_json
+from runner.terms.answers import NotPublishable, PublishAnswer
+
+if TYPE_CHECKING:
+    from runner.publish.fitness import Refused
 
 DESCRIPTION = """\
 Write a campaign as a bundle that a stranger can check and run again: logs, exact commands, pins,
@@ -29,7 +36,13 @@ exit codes: 0 it was written, 1 a cell is not publishable, 2 bad input
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "publish", "a campaign for strangers, as a bundle", DESCRIPTION)
+    command = new_command(
+        commands,
+        "publish",
+        "a campaign for strangers, as a bundle",
+        DESCRIPTION,
+        answers=("publish",),
+    )
     command.add_argument("campaign", metavar="CAMPAIGN", help="its name, its folder, or an export")
     add_runs(command)
     what = command.add_mutually_exclusive_group()
@@ -57,12 +70,20 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.publish.bundle import UnfitToPublishError, publish, readme_alone
     from runner.publish.readme import file_name
 
+    as_json = chosen.format == "json"
+    nothing = PublishAnswer(
+        path=None, bytes=None, sha256=None, readme_name=None, readme=None, not_publishable=()
+    )
     entity = chosen.entity.strip()
     how = {"redact": chosen.redact, "anyway": chosen.anyway}
     with archive.opened(chosen.runs, chosen.campaign) as source:
         try:
             if chosen.readme:
-                say(readme_alone(source.campaign, entity, **how), end="")
+                text = readme_alone(source.campaign, entity, **how)
+                if as_json:
+                    say_json(replace(nothing, readme=text))
+                else:
+                    say(text, end="")
                 return 0
             target = chosen.output or Path(f"{source.campaign.name}.publication.tar.gz")
             if target.is_dir():
@@ -74,6 +95,8 @@ def run(chosen: argparse.Namespace) -> int:
         except UnfitToPublishError as error:
             for line in error.lines:
                 complain(f"not publishable: {line}")
+            if as_json:
+                say_json(replace(nothing, not_publishable=_named(error.refused)))
             complain(f"error: {error}")
             return 1
     with target.open("rb") as stream:
@@ -81,7 +104,22 @@ def run(chosen: argparse.Namespace) -> int:
     complain(f"wrote {target}, {decimal(target.stat().st_size)}, SHA-256 {digest}")
     if bundle.publication.refused:
         complain(f"{len(bundle.publication.refused)} cells are marked as not publishable")
+    if as_json:
+        say_json(
+            replace(
+                nothing,
+                path=str(target),
+                bytes=target.stat().st_size,
+                sha256=digest,
+                readme_name=file_name(bundle.publication),
+                not_publishable=_named(bundle.publication.refused),
+            )
+        )
     complain(
         f"for torchtitan's benchmarks folder, rename README.md to {file_name(bundle.publication)}"
     )
     return 0
+
+
+def _named(refused: "Sequence[Refused]") -> tuple[NotPublishable, ...]:
+    return tuple(NotPublishable(cell=each.cell, why=dict(each.why)) for each in refused)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runner.base.asking import can_ask
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.paths import found
-from runner.base.streams import say, terminal_width
+from runner.base.streams import say, say_json, terminal_width
+from runner.terms.answers import RerunAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +50,9 @@ exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "rerun", "one recorded run once more", DESCRIPTION)
+    command = new_command(
+        commands, "rerun", "one recorded run once more", DESCRIPTION, answers=("rerun",)
+    )
     command.add_argument("what", metavar="WHAT", type=Path, help="an attempt's folder, or a bundle")
     command.add_argument(
         "-i",
@@ -83,6 +87,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.launch.view import View
     from runner.plan.shown import would_execute
 
+    as_json = chosen.format == "json"
     with _recorded(chosen) as recorded:
         if not recorded.own and chosen.inventory is None:
             raise UserError(
@@ -101,7 +106,7 @@ def run(chosen: argparse.Namespace) -> int:
         if not recorded.own:
             recorded = rerun.adopted(recorded, machines)
             allowed = listed(rerun.next_run(recorded, machines, runs))
-            _agree(allowed, recorded.run.cell.nodes, sure=chosen.yes)
+            _agree(allowed, recorded.run.cell.nodes, sure=chosen.yes, quiet=as_json)
         attempt, campaign, tally = rerun.rerun(
             recorded,
             machines,
@@ -115,8 +120,20 @@ def run(chosen: argparse.Namespace) -> int:
         try:
             compared = compare_campaigns(was, now, thresholds([]))
         except UserError:  # neither has a number: how the new one ended was said
-            return tally.exit_code
-        say(rendering.to_table(compared, terminal_width()), end="")
+            compared = None
+        if as_json:
+            ended = attempt.outcome
+            answer = RerunAnswer(
+                campaign=campaign.name,
+                folder=str(attempt.path),
+                status=ended.status if ended else "pending",
+                reason=(ended.reason if ended else "") or "",
+                executed=tuple(allowed),
+                comparison=json.loads(rendering.to_json(compared)) if compared else None,
+            )
+            say_json(answer)
+        elif compared:
+            say(rendering.to_table(compared, terminal_width()), end="")
     return tally.exit_code
 
 
@@ -139,15 +156,20 @@ def _recorded(chosen: argparse.Namespace) -> Iterator[Recorded]:
         yield rerun.recorded(chosen.what)
 
 
-def _agree(lines: Sequence[str], nodes: int, *, sure: bool) -> None:
-    """Show what would be executed, and ask a person. Raises UserError without a yes."""
+def _agree(lines: Sequence[str], nodes: int, *, sure: bool, quiet: bool) -> None:
+    """Show what would be executed (not if `quiet`), and ask a person.
+
+    Raises UserError without a yes.
+    """
     from runner.base.escapes import TerminalLine
 
-    for line in lines:
+    if quiet and not sure:
+        raise UserError("--format json asks nobody; read the run without it, then add --yes")
+    for line in () if quiet else lines:
         say(line)
     if sure:
         return
-    if not sys.stdin.isatty():
+    if not can_ask():
         raise UserError("nobody is there to be asked; read the above, and say --yes to have it run")
     on = "this node" if nodes == 1 else f"these {nodes} nodes"
     question = f"Execute this, all {len(lines)} lines above, on {on}? [y/N] "

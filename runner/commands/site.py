@@ -5,9 +5,10 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
-from runner.base.streams import complain
+from runner.base.streams import complain, say_json
 from runner.base.text import counted
 from runner.commands.history import add_sources
+from runner.terms.answers import SiteAnswer, Skipped
 
 LOG_KIB = 256
 MOST_LOG_KIB = 1 << 20
@@ -32,7 +33,9 @@ exit codes: 0 the site was written, 2 bad input, 130 Ctrl-C
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "site", "many campaigns as pages to publish", DESCRIPTION)
+    command = new_command(
+        commands, "site", "many campaigns as pages to publish", DESCRIPTION, answers=("site",)
+    )
     add_sources(command)
     command.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="folder")
     command.add_argument(
@@ -68,9 +71,19 @@ def run(chosen: argparse.Namespace) -> int:
             bar.update(task, description=words, completed=done, total=count)
 
         site = make_site(found, chosen.output, log_bytes=chosen.log_kib << 10, told=told)
+    worse = sum(each.open for each in site.regressions)
+    if chosen.format == "json":
+        say_json(
+            SiteAnswer(
+                index=str(chosen.output / "index.html"),
+                campaigns=len(site.campaigns),
+                cells=len(site.series),
+                open_regressions=worse,
+                left_out=tuple(Skipped(source=x.source, reason=x.reason) for x in site.left_out),
+            )
+        )
     for each in site.left_out:
         complain(f"left out: {each.source}: {each.reason}")
-    worse = sum(each.open for each in site.regressions)
     complain(
         f"wrote {chosen.output}/index.html: {counted(len(site.campaigns), 'campaign')},"
         f" {counted(len(site.series), 'cell')}, {counted(worse, 'open regression')}"

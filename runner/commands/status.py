@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from runner.base.options import Commands, add_runs, new_command
+from runner.base.options import Commands, add_format, add_runs, new_command
 from runner.base.streams import say
 
 DESCRIPTION = """\
@@ -17,12 +17,17 @@ exit codes: 0 printed, 2 there is no such campaign
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = new_command(
-        commands, "status", "how far a campaign has got, from another terminal", DESCRIPTION
+        commands,
+        "status",
+        "how far a campaign has got, from another terminal",
+        DESCRIPTION,
+        answers=("status",),
+        formats=(),
     )
     add_runs(parser)
     parser.add_argument("--campaign", metavar="NAME", help="default: the one run last")
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--format", choices=("table", "json"), default="table")
+    add_format(shown, ("table", "json"))
     shown.add_argument(
         "--watch", action="store_true", help="go on showing it, as bench does, until it has ended"
     )

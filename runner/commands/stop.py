@@ -4,7 +4,8 @@ import argparse
 
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.paths import DEFAULT_INVENTORY, found
-from runner.base.streams import complain, say
+from runner.base.streams import complain, say, say_json
+from runner.terms.answers import StopAnswer
 
 DESCRIPTION = """\
 End what a bench left behind; with --campaign end a bench that lives, too, as Ctrl-C does.
@@ -24,7 +25,9 @@ exit codes: 0 nothing is left; 2 the nodes or the queue could not be asked; 130 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    command = new_command(commands, "stop", "end what a bench left behind", DESCRIPTION)
+    command = new_command(
+        commands, "stop", "end what a bench left behind", DESCRIPTION, answers=("stop",)
+    )
     which = command.add_mutually_exclusive_group()
     which.add_argument(
         "-i",
@@ -56,8 +59,12 @@ def run(chosen: argparse.Namespace) -> int:
         else:
             cluster = load_inventory(chosen.inventory)
             lines, meant = engine_of(cluster, chosen.runs).stop(interrupts.once)
-    for line in lines or ["there was nothing to end"]:
-        say(line)
+    if chosen.format == "json":
+        alive = tuple(campaign.name for campaign in meant if campaign.is_locked())
+        say_json(StopAnswer(ended=tuple(lines), go_on=alive))
+    else:
+        for line in lines or ["there was nothing to end"]:
+            say(line)
     for campaign in meant:
         if campaign.is_locked():
             complain(

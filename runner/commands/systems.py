@@ -6,7 +6,8 @@ from typing import Any
 
 from runner.base.called import CALLED
 from runner.base.options import Commands, new_command
-from runner.base.streams import say, terminal_width
+from runner.base.streams import say, say_json, terminal_width
+from runner.terms.answers import SystemEntry, SystemKey, SystemsAnswer
 
 DESCRIPTION = """\
 List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.
@@ -25,16 +26,49 @@ REPRODUCTIONS = "Reproductions of documented benchmarks (docs/documents.md)"
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     listing = new_command(
-        commands, "systems", "what can be benchmarked, and its parameters", DESCRIPTION
+        commands,
+        "systems",
+        "what can be benchmarked, and its parameters",
+        DESCRIPTION,
+        answers=("systems",),
     )
     listing.add_argument("name", nargs="?", help="one system: its parameters")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the list, as wide as the terminal."""
+    if chosen.format == "json":
+        say_json(_answer(chosen.name))
+        return 0
     width = terminal_width()
     say(_all(width) if chosen.name is None else _one(chosen.name, width))
     return 0
+
+
+def _answer(name: str | None) -> SystemsAnswer:
+    """Return all systems; one that is named with its keys. Raises UserError."""
+    from runner.matrix.keys import CELL_KEYS
+    from runner.systems.common.registry import load_system, system_names
+
+    entries = []
+    for each in (name,) if name else system_names():
+        system = load_system(each)
+        items = (*CELL_KEYS.values(), *system.parameters) if name else ()
+        keys = tuple(
+            SystemKey(name=k.name, default=k.default, may_be=k.wanted(), meaning=k.help)
+            for k in items
+        )
+        entries.append(
+            SystemEntry(
+                name=system.name,
+                summary=system.summary,
+                launcher=system.launcher,
+                pins=tuple(system.pins),
+                historic=system.historic,
+                keys=keys,
+            )
+        )
+    return SystemsAnswer(systems=tuple(entries))
 
 
 def _all(width: int) -> str:

@@ -42,7 +42,12 @@ NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "tune", "find the fastest setting of a training, by racing runs", DESCRIPTION
+        commands,
+        "tune",
+        "find the fastest setting of a training, by racing runs",
+        DESCRIPTION,
+        answers=("tune", "tune_plan", "dry_run"),
+        formats=FORMATS,
     )
     command.add_argument("file", type=found, metavar="FILE", help="a matrix with `tune:`")
     add_inventory(command)
@@ -84,7 +89,6 @@ def add_parser(commands: Commands) -> None:
         "--stop-after", type=_seconds, metavar="S",
         help="end after S seconds, whatever runs; the same command goes on from there",
     )  # fmt: skip
-    command.add_argument("--format", choices=FORMATS, default="table", help="of the answer")
 
 
 def _budget(word: str) -> tuple[float, Unit]:

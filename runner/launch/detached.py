@@ -13,10 +13,11 @@ import time
 from typing import IO
 
 from node.files import open_to_append
-from runner.base.streams import complain, flush, leave_terminal, say
+from runner.base.streams import complain, flush, leave_terminal, say, say_json
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.events import CAMPAIGN_BEGUN, RUN_BEGUN, Event
+from runner.terms.answers import DetachedAnswer
 
 LOOK_IN_S = 20.0  # that the terminal's process waits for the first run to begin
 LOOK_S = 0.2
@@ -53,7 +54,7 @@ class Detached:
         with open_to_append(self.campaign.path / names.LINES) as lines:
             leave_terminal(lines.fileno())
 
-    def see_off(self) -> int:
+    def see_off(self, *, as_json: bool = False) -> int:
         """Wait, in the first process, until the first run begins; say how to look in again.
 
         Returns the exit code: that of a bench that ended before.
@@ -76,6 +77,15 @@ class Detached:
             if lines is None:  # Ctrl-C came first: it is meant for bench
                 os.kill(self.process, signal.SIGINT)
                 return self._ended(None)
+        if as_json:
+            answer = DetachedAnswer(
+                campaign=self.campaign.name,
+                process=self.process,
+                lines=str(file),
+                runs=str(self.campaign.path.parent.resolve()),
+            )
+            say_json(answer)
+            return 0
         where = shlex.quote(str(self.campaign.path.parent.resolve()))
         named = f"--campaign {self.campaign.name} --runs {where}"
         say(f"campaign {self.campaign.name} goes on without this terminal (process {self.process})")

@@ -42,9 +42,18 @@ class PlaybookEnd:
 
 
 def run_playbook(
-    playbook: str, inventory: Path, arguments: Sequence[str], log: Path, *, verbose: bool
+    playbook: str,
+    inventory: Path,
+    arguments: Sequence[str],
+    log: Path,
+    *,
+    verbose: bool,
+    show: bool = True,
 ) -> PlaybookEnd:
-    """Run `playbooks/<playbook>`; Ansible's output goes to `log`, and to a person if `verbose`."""
+    """Run `playbooks/<playbook>`; Ansible's output goes to `log`, and to a person if `verbose`.
+
+    `show`: each step as it ends goes to a person, where Ansible's output does not.
+    """
     make_private(log.parent)
     argv = [program("ansible-playbook"), str(PLAYBOOKS / playbook), "-i", str(inventory.resolve())]
     interrupts, steps, began = Interrupts(), Steps(), time.monotonic()
@@ -65,7 +74,7 @@ def run_playbook(
         ) as process:
             keep = threading.Thread(target=_keep, args=(process.stdout, log, verbose))
             keep.start()
-            _follow(process, said, steps, interrupts, show=not verbose)
+            _follow(process, said, steps, interrupts, show=show and not verbose)
             keep.join()
     code = INTERRUPTED if interrupts.over else process.returncode
     return PlaybookEnd(code, steps, time.monotonic() - began)

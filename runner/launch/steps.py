@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from runner.base.text import counted, some
+from runner.terms.answers import StepOnHost
 from runner.terms.progress import Told
 
 STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12
@@ -27,6 +29,13 @@ class OnHost:
     ended: float = 0.0
 
     @property
+    def word(self) -> Literal["ok", "changed", "failed", "unreachable"]:
+        """Return it in a word."""
+        if self.bad:
+            return "unreachable" if self.bad == "unreachable" else "failed"
+        return "changed" if self.changes else "ok"
+
+    @property
     def state(self) -> str:
         """Return it in two words."""
         changed = counted(self.changes, "change")
@@ -46,6 +55,7 @@ class Steps:
     failed: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     complete: bool = False
+    closed: list[StepOnHost] = field(default_factory=list)
     told: set[str] = field(default_factory=set)  # lines for a person, which need no second time
 
     def take(self, said: Told, now: float) -> Iterator[str]:
@@ -80,6 +90,16 @@ class Steps:
 
     def _close(self) -> Iterator[str]:
         for host, ended in self.hosts.items():
+            self.closed.append(
+                StepOnHost(
+                    step=self.step,
+                    host=host,
+                    state=ended.word,
+                    changes=ended.changes,
+                    took_s=max(0.0, ended.ended - self.since),
+                    why=ended.why.strip(),
+                )
+            )
             took = duration(ended.ended - self.since)
             yield (
                 f"{self.step:<{STEP_WIDTH}}  {host:<{HOST_WIDTH}}  {ended.state:<{STATE_WIDTH}}"

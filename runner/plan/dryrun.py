@@ -55,6 +55,7 @@ def dry_run(
         expected = None if estimate is None else estimate(cell, cluster)
         plans.append(
             {
+                "schema": 1,
                 "cell": cell.name,
                 "id": cell.id,
                 "system": cell.system,

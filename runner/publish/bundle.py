@@ -17,7 +17,7 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
 from runner.publish.environments import installed, texts
-from runner.publish.fitness import refused
+from runner.publish.fitness import Refused, refused
 from runner.publish.publication import Publication
 from runner.publish.readme import readme
 from runner.tables.row import Row
@@ -29,8 +29,9 @@ README, FACTS = "README.md", names.PUBLISHED
 class UnfitToPublishError(UserError):
     """Cells are not publishable; `lines` says each, why, and the cure."""
 
-    def __init__(self, lines: Sequence[str], cells: int) -> None:
-        self.lines = lines
+    def __init__(self, refused: Sequence[Refused], cells: int) -> None:
+        self.refused = refused
+        self.lines = lines = [each.words for each in refused]
         super().__init__(
             f"{len(lines)} of {cells} cells are not publishable; cure them, or publish them with"
             " --anyway, which marks each"
@@ -53,7 +54,7 @@ def bundle_of(found: Gathered, entity: str, *, redacted: bool, anyway: bool) -> 
     if not table:
         raise UserError(f"campaign {found.campaign.name} has no cells; there is nothing to publish")
     if not_fit and not anyway:
-        raise UnfitToPublishError([each.words for each in not_fit], len(table))
+        raise UnfitToPublishError(not_fit, len(table))
     nodes = found.campaign.inspections()
     publication = Publication(
         name=found.campaign.name,

@@ -113,7 +113,7 @@ class Tuned:
 
     def to_json(self) -> dict[str, Any]:
         """Return what tune.json holds."""
-        return asdict(self)
+        return {"schema": 1, **asdict(self)}
 
     def count(self, state: State) -> int:
         """Count the candidates in a state."""

@@ -8,6 +8,7 @@ import pytest
 
 from runner.__main__ import main
 from runner.base.paths import PROJECT
+from tests.documented_schemas import fits
 from tests.golden.places import inventory
 from tests.roles.play import play
 
@@ -50,6 +51,7 @@ def test_this_machine_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str
     rc = doctor("-i", place, "--runs", tmp_path, "--only", "env", "--format", "json")
     found = json.loads(capsys.readouterr().out)
     assert rc == found["exit_code"] == 1
+    fits(found, "doctor")
     assert [(one["node"], one["role"]) for one in found["checks"]] == [
         (found["nodes"][0], "dataset")
     ]

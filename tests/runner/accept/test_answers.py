@@ -17,6 +17,7 @@ from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
 from runner.terms.engines.slurm import Slurm
+from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
 
 HOSTS = ("n1", "n2", "n3", "n4")
@@ -183,4 +184,6 @@ def test_a_mistake_is_refused(words: list[str], capsys: pytest.CaptureFixture[st
 
 
 def test_json_is_one_object() -> None:
-    assert json.loads(json.dumps(answer(FAULT).as_json()))["result"] == "fail"
+    document = json.loads(json.dumps(answer(FAULT).as_json()))
+    fits(document, "accept")
+    assert document["result"] == "fail"

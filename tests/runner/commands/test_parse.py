@@ -54,7 +54,7 @@ def log(tmp_path: Path) -> Path:
 def test_json_is_one_object_with_every_key(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parse", str(log), "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert list(result) == KEYS
+    assert list(result) == ["schema", *KEYS]
     assert result["status"] in STATUSES
     assert (result["logged_lines"], result["samples_per_s"]) == (3, 1.1)
 
@@ -106,7 +106,7 @@ def test_each_log_is_a_row_and_a_broken_one_is_no_end(
         assert all(word in shown for word in ("megatron", "libai", "unreadable", "No such file"))
     assert main(["parse", "--each", *files, "--format", "json"]) == 2
     rows = json.loads(capsys.readouterr().out)
-    assert [list(row) for row in rows] == [["log", *KEYS]] * 3
+    assert [list(row) for row in rows] == [["log", "schema", *KEYS]] * 3
     assert [row["log"] for row in rows] == files
     assert [row["family"] for row in rows] == ["megatron", "libai", None]
     assert main(["parse", "--each", str(log), str(log)]) == 0
