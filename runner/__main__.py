@@ -119,18 +119,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def wants_json(words: Sequence[str]) -> bool:
+def wants_json(arguments: Sequence[str]) -> bool:
     """Return whether a command line asks for JSON, be it whole or not."""
-    pairs = itertools.pairwise(words)
-    return "--format=json" in words or ("--format", "json") in pairs
+    pairs = itertools.pairwise(arguments)
+    return "--format=json" in arguments or ("--format", "json") in pairs
 
 
 def _refused(sentences: Sequence[str]) -> int:
     """Say why nothing was done; the exit code."""
-    shown = [_sentence(sentence) for sentence in sentences]
+    lines = [_sentence(sentence) for sentence in sentences]
     if _as_json:
-        say_json(ErrorAnswer(error=tuple(shown), exit_code=2))
-    for sentence in shown:
+        say_json(ErrorAnswer(error=tuple(lines), exit_code=2))
+    for sentence in lines:
         complain(f"error: {sentence}")
     return 2
 

@@ -54,8 +54,8 @@ def run(chosen: argparse.Namespace) -> int:
     lines += [f"{name} {version}" for name, version in about.libraries.items()]
     lines += [f"inventory: {about.inventory}"] if about.inventory else []
     ends = list(about.last_campaign.items())[:MOST_CAUSES]
-    last = ", ".join(f"{count} {words}" for words, count in ends)
-    say("\n".join([*lines, f"last campaign: {last or 'none'}"]))
+    endings = ", ".join(f"{count} {words}" for words, count in ends)
+    say("\n".join([*lines, f"last campaign: {endings or 'none'}"]))
     return 0
 
 

@@ -136,14 +136,14 @@ def _set(text: str) -> tuple[str, Any]:
     return key, read_yaml(value, f"--set {key}")
 
 
-def _run(made: "Made") -> ImportedRun:
+def _run(run: "Made") -> ImportedRun:
     return ImportedRun(
-        logs=tuple(str(each.log.name) for each in made.logs),
-        cell=made.cell.name,
-        repeat=made.repeat,
-        status=made.outcome.status,
-        reason=made.outcome.reason or "",
-        logged_lines=made.reading.summary.logged_lines,
+        logs=tuple(str(source.log.name) for source in run.logs),
+        cell=run.cell.name,
+        repeat=run.repeat,
+        status=run.outcome.status,
+        reason=run.outcome.reason or "",
+        logged_lines=run.reading.summary.logged_lines,
     )
 
 

@@ -85,7 +85,7 @@ def run(chosen: argparse.Namespace) -> int:
         )
         say_json(
             InitAnswer(
-                inventory=str(chosen.folder), device=cluster.device, nodes=nodes, said=tuple(lines)
+                inventory=str(chosen.folder), device=cluster.device, nodes=nodes, notes=tuple(lines)
             )
         )
     return 0

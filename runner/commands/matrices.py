@@ -51,8 +51,8 @@ def run(chosen: argparse.Namespace) -> int:
         say_json(MatricesAnswer(matrices=listed, copied=None if copied is None else str(copied)))
         return 0
     if copied is not None:
-        shown = f"`{CALLED} bench {copied} --dry-run -i INVENTORY` shows what would run"
-        say(f"wrote {copied}; {shown}")
+        command = f"`{CALLED} bench {copied} --dry-run -i INVENTORY` shows what would run"
+        say(f"wrote {copied}; {command}")
         return 0
     from runner.base.grid import grid
 

@@ -96,7 +96,7 @@ def run(chosen: argparse.Namespace) -> int:
             for line in error.lines:
                 complain(f"not publishable: {line}")
             if as_json:
-                say_json(replace(nothing, not_publishable=_named(error.refused)))
+                say_json(replace(nothing, not_publishable=_cells(error.refused)))
             complain(f"error: {error}")
             return 1
     with target.open("rb") as stream:
@@ -112,7 +112,7 @@ def run(chosen: argparse.Namespace) -> int:
                 bytes=target.stat().st_size,
                 sha256=digest,
                 readme_name=file_name(bundle.publication),
-                not_publishable=_named(bundle.publication.refused),
+                not_publishable=_cells(bundle.publication.refused),
             )
         )
     complain(
@@ -121,5 +121,5 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _named(refused: "Sequence[Refused]") -> tuple[NotPublishable, ...]:
-    return tuple(NotPublishable(cell=each.cell, why=dict(each.why)) for each in refused)
+def _cells(refused: "Sequence[Refused]") -> tuple[NotPublishable, ...]:
+    return tuple(NotPublishable(cell=cell.cell, why=dict(cell.why)) for cell in refused)

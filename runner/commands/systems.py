@@ -51,8 +51,8 @@ def _answer(name: str | None) -> SystemsAnswer:
     from runner.systems.common.registry import load_system, system_names
 
     entries = []
-    for each in (name,) if name else system_names():
-        system = load_system(each)
+    for one in (name,) if name else system_names():
+        system = load_system(one)
         items = (*CELL_KEYS.values(), *system.parameters) if name else ()
         keys = tuple(
             SystemKey(name=k.name, default=k.default, may_be=k.wanted(), meaning=k.help)

@@ -38,7 +38,7 @@ class InitAnswer:
     inventory: str  # its folder
     device: str  # cuda, npu or cpu
     nodes: tuple[EnrolledNode, ...]
-    said: tuple[str, ...]  # lines for a person, such as notes on single machines
+    notes: tuple[str, ...]  # lines for a person
     schema: Schema = 1
 
 
