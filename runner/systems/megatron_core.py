@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.systems.common import gpt, launchers, models
+from runner.systems.common import gpt, launchers, megatron_experts, models
+from runner.systems.common.expert_models import MODELS
 from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -13,11 +14,14 @@ from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
 LOCAL = "local"
+# GPT-OSS has sinks and a SwiGLU of its own, for which there are no keys here.
+MEGATRONS = {name: sizes for name, sizes in MODELS.items() if "softmax_type" not in sizes}
 PARAMETERS = (
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
-    *models.PARAMETERS,
+    *models.parameters(MEGATRONS),
+    *megatron_experts.PARAMETERS,
     Parameter("micro_batch_size", int, 8, "samples per device and pass", minimum=1),
     Parameter("global_batch_size", int, 64, "samples an iteration, all devices", minimum=1),
     Parameter("train_iters", int, 50, "iterations of a run", minimum=1),
@@ -103,8 +107,9 @@ WITHOUT_APEX = (
 
 def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
     """Fill in the named model's sizes, and what computes attention."""
-    values = models.resolve(parameters)
-    default = models.SDPA if values["transformer_impl"] == LOCAL else "auto"
+    local = parameters["transformer_impl"] == LOCAL
+    values = megatron_experts.resolve(models.resolve(parameters, MEGATRONS), local=local)
+    default = models.SDPA if local else "auto"
     return {**values, "attention_backend": values["attention_backend"] or default}
 
 
@@ -114,6 +119,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
     gpt.check_nodes(cell)
     gpt.check_shape(gpt.shape(values), pipeline=values["pipeline_parallel"])
     models.check(values)
+    megatron_experts.check(cell, local=values["transformer_impl"] == LOCAL)
     _check_attention(values)
     if values["sequence_parallel"] and values["tensor_parallel"] == 1:
         raise UserError(
@@ -190,6 +196,7 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
     argv = []
     if values["num_query_groups"]:
         argv += ["--group-query-attention", "--num-query-groups", str(values["num_query_groups"])]
+    argv += megatron_experts.options(values)
     if values["attention_backend"] == models.SDPA:
         argv += ["--no-create-attention-mask-in-dataloader"]  # it masks by position
     if values["transformer_impl"] == LOCAL:
@@ -226,12 +233,13 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run."""
     stage = 1 if cell.parameters["distributed_optimizer"] else 0
     fused = cell.parameters["attention_backend"] != UNFUSED
-    return gpt.estimate(cell, cluster, zero_stage=stage, flash_attention=fused)
+    splits = megatron_experts.PARALLEL
+    return gpt.estimate(cell, cluster, zero_stage=stage, flash_attention=fused, splits=splits)
 
 
 SYSTEM = System(
     name="megatron_core",
-    summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, distributed optimizer",
+    summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, expert, distributed optimizer",
     launcher="torch.distributed.run, static ranks",
     parameters=PARAMETERS,
     resolve=resolve,
@@ -240,7 +248,7 @@ SYSTEM = System(
     model=gpt.shape,
     attention=attention,
     estimate=estimate,
-    parallel=gpt.PARALLEL,
+    parallel=megatron_experts.PARALLEL,
     devices=("cuda",),
     profiling=Profiling(TOOLS),
 )

@@ -33,7 +33,7 @@ PARAMETERS = (
     ),
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
-    *models.PARAMETERS,
+    *models.parameters(models.MODELS),
     Parameter(
         "attention_backend",
         str,
@@ -213,7 +213,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 def _check_is_gpt(cell: Cell) -> None:
     """Refuse what only today's fork knows."""
     gpts = ("model", "num_layers", "hidden_size", "num_attention_heads", "seq_length")
-    names = [item.name for item in models.PARAMETERS if item.name not in gpts]
+    names = [item.name for item in models.SIZES if item.name not in gpts]
     for name in (*names, "attention_backend"):
         if cell.parameters[name]:
             raise UserError(f"{name} is of today's fork; take pin current, or leave it out")

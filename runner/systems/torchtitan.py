@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
-from runner.systems.common import gpt, launchers
+from runner.systems.common import expert_keys, gpt, launchers
 from runner.systems.common import torchtitan_options as options
 from runner.systems.common.models import SDPA
 from runner.systems.common.system import Estimate, Profiling, Split, System, parallel_sizes
@@ -43,6 +43,14 @@ PARAMETERS = (
         "context_parallel", int, 1, "devices that each sample's tokens are split over", minimum=1
     ),
     Parameter("expert_parallel", int, 1, "devices that experts are split over", minimum=1),
+    Parameter(
+        "expert_tensor_parallel",
+        int,
+        None,
+        "devices that each expert is split over: 1, or tensor_parallel; default: 1",
+        minimum=1,
+    ),
+    expert_keys.ROUTING,
     Parameter(
         "dp_replicate", int, 1, "copies of the weights; above 1 with dp_shard 1: DDP", minimum=1
     ),
@@ -123,8 +131,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
             f"vocab_size is {values['vocab_size']}, and flavor {values['flavor']} has"
             f" {shape.vocab_size} tokens; leave it out"
         )
-    if values["expert_parallel"] > 1 and not shape.num_experts:
-        raise UserError(f"flavor {values['flavor']} has no experts; leave expert_parallel out")
+    _check_experts(cell, shape)
     if values["context_parallel"] > 1 and not MODELS[values["model"]].contexts:
         raise UserError(f"model {values['model']} cannot split samples; leave context_parallel out")
     pieces = values["tensor_parallel"] * values["context_parallel"] * 2
@@ -141,6 +148,37 @@ def check(cell: Cell, cluster: Cluster) -> None:
     if values["pipeline_parallel"] > 1:
         _check_pipeline(values)
     options.check(cell)
+
+
+def _check_experts(cell: Cell, shape: Decoder) -> None:
+    """Refuse sizes that its sparse mesh does not take (0.2.2, distributed/parallel_dims.py)."""
+    values, sizes = cell.parameters, parallel_sizes(cell, PARALLEL)
+    split, width = values["expert_parallel"], values["expert_tensor_parallel"] or 1
+    if not shape.num_experts:
+        for name, is_set in (
+            ("expert_parallel", split > 1),
+            ("expert_tensor_parallel", width > 1),
+            ("routing", values["routing"] != expert_keys.LEARNED),
+        ):
+            if is_set:
+                raise UserError(f"flavor {values['flavor']} has no experts; leave {name} out")
+        return
+    if shape.num_experts % split:
+        raise UserError(
+            f"expert_parallel {split} does not divide num_experts {shape.num_experts}; change it"
+        )
+    if width > 1 and (split == 1 or width != values["tensor_parallel"]):
+        raise UserError(
+            f"expert_tensor_parallel {width} needs expert_parallel of 2 or more, and is 1 or"
+            f" tensor_parallel {values['tensor_parallel']}; change it"
+        )
+    share = sizes[DATA_PARALLEL] // values["dp_replicate"]
+    spread = share * values["context_parallel"] * values["tensor_parallel"]
+    if spread % (split * width):
+        raise UserError(
+            f"expert_parallel {split * width} does not divide dp_shard x context_parallel x"
+            f" tensor_parallel {spread}; change one"
+        )
 
 
 def _check_data_parallel(cell: Cell) -> None:

@@ -80,3 +80,57 @@ SLOW = (
 def test_ways_to_spread_experts_change_nothing(train: Train, layout: str) -> None:
     ranks, options = words(layout)
     assert_same(train("", ranks, *options), reference(train, layout))
+
+
+AUXILIARY = ("--moe-aux-loss-coeff", "0.5")  # so much that 5 steps depend on it
+
+
+@pytest.mark.parametrize("fault", naive_experts.FAULTS)
+def test_a_planted_fault_is_seen(train: Train, fault: str) -> None:
+    layout = "dp4 ep2" if fault == "no_sum_over_the_group" else "dp2 ep2"
+    ranks, options = words(layout)
+    run = train(fault, ranks, *options, *AUXILIARY)
+    assert run.status == 0, run.err
+    with pytest.raises(AssertionError):
+        assert_same(run, reference(train, layout, *AUXILIARY))
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "sigmoid": ("--moe-router-score-function", "sigmoid"),
+    "shared": ("--moe-shared-expert-intermediate-size", "32"),
+    "balanced": ("--routing", "balanced"),
+    "a bias and no loss": (
+        *("--moe-router-load-balancing-type", "none", "--moe-router-bias-update-rate", "0.02"),
+        *("--moe-router-score-function", "sigmoid"),
+    ),
+    "a large loss": AUXILIARY,
+    "gpt-oss": ("--model", "gpt-oss-debug", "--moe-ffn-hidden-size", "64"),
+    "recomputed": ("--activation-checkpointing", "full"),
+}
+
+
+@pytest.mark.parametrize("layout", ["dp1", "dp2 ep2", "dp2 ep2 z3"])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_is_that_of_the_loop(train: Train, choice: str, layout: str) -> None:
+    ranks, options = words(layout)
+    more = CHOICES[choice]
+    assert_same(train("", ranks, *options, *more), reference(train, layout, *more))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["dp2 tp2 ep2", "dp2 pp2 ep2", "dp2 tp2 ep2 z3"])
+@pytest.mark.parametrize("choice", ["gpt-oss", "shared", "a bias and no loss", "a large loss"])
+def test_every_choice_can_be_split(train: Train, choice: str, layout: str) -> None:
+    test_every_choice_is_that_of_the_loop(train, choice, layout)
+
+
+@pytest.mark.parametrize("layout", ["dp1", "dp2 ep2", "dp2 ep2 z2"])
+def test_capacity_drops_what_a_loop_over_the_ranks_tokens_drops(train: Train, layout: str) -> None:
+    """A rank's pass is the group of tokens: the reference has as many passes as there are ranks."""
+    full = ("--moe-expert-capacity-factor", "0.75", "--moe-router-load-balancing-type", "none")
+    ranks, options = words(layout)
+    alone = train("loop", 1, "--zero-stage", "0", "--micro-batch-size", str(8 // ranks), *full)
+    run = train("", ranks, *options, *full)
+    assert_same(run, alone)
+    dropped = [float(str(step["experts"]).split("drop_rate=")[1].split()[0]) for step in run.steps]
+    assert all(0.25 <= share < 0.6 for share in dropped)  # an even load loses a quarter

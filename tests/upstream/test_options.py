@@ -47,6 +47,17 @@ LLAMA: dict[str, Any] = {
     **{"devices_per_node": 8, "model": "llama3-8b", "mock_data": True, "tensor_parallel": 2},
     **{"cross_entropy_loss_fusion": True, "distributed_optimizer": True},
 }
+EXPERTS: dict[str, Any] = {
+    **{"devices_per_node": 8, "model": "qwen3-30b-a3b", "mock_data": True, "expert_parallel": 8},
+    **{"moe_shared_expert_intermediate_size": 768, "moe_expert_capacity_factor": 1.5},
+    **{"routing": "balanced", "distributed_optimizer": True},
+}
+SIGMOID: dict[str, Any] = {
+    **{"devices_per_node": 8, "model": "mixtral-8x7b", "mock_data": True, "tensor_parallel": 2},
+    **{"moe_router_score_function": "sigmoid", "moe_router_bias_update_rate": 0.001},
+    **{"transformer_impl": "transformer_engine", "expert_tensor_parallel": 1},
+    **{"expert_parallel": 4, "sequence_parallel": True, "moe_router_load_balancing_type": "none"},
+}
 FORK: dict[str, Any] = {
     **{"precision": "bf16", "model": "llama3-8b", "attention_backend": "sdpa"},
 }
@@ -61,6 +72,8 @@ CASES = [
     ("megatron_core", "core_v0.13.0", {"devices_per_node": 8, "mock_data": True}),
     ("megatron_core", "core_v0.13.0", LLAMA),
     ("megatron_core", "core_v0.13.0", {**LLAMA, "profile": "torch"}),
+    ("megatron_core", "core_v0.13.0", EXPERTS),
+    ("megatron_core", "core_v0.13.0", SIGMOID),
     (
         "ascend_gpt",
         "b4d4a0e",
@@ -108,6 +121,7 @@ typing.override = getattr(typing, "override", lambda method: method)
 sys.modules["megatron.core.transformer.moe.paged_stash"] = MagicMock()
 from megatron.training import arguments
 arguments.get_device_arch_version = lambda: 9
+arguments.torch.cuda.get_device_capability = lambda: (9, 0)
 answers = []
 for argv in json.load(sys.stdin):
     sys.argv[1:] = argv
@@ -130,6 +144,8 @@ def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> 
         LLAMA,
         {**LLAMA, "profile": {"tool": "torch", "ranks": [0, 7]}},
         {**LLAMA, "profile": "nsys"},
+        EXPERTS,
+        SIGMOID,
     ]
     argvs = [trainers_argv("megatron_core", "core_v0.18.2", c, "pretrain_gpt.py") for c in cells]
     # From its folder, so that Megatron is found before any that is installed.
@@ -149,4 +165,6 @@ def test_core_v0_18_2_parses_and_validates_our_command_lines(tmp_path: Path) -> 
         [2, 2, True, "NullTokenizer"],
         [1, 8, False, "GPT2BPETokenizer"],
         *[[2, 4, True, "NullTokenizer"]] * 3,
+        [1, 8, True, "NullTokenizer"],
+        [2, 4, True, "NullTokenizer"],
     ]

@@ -57,10 +57,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 DEFAULT = MODELS["gpt2-medium"]
-PARAMETERS = (
-    Parameter(
-        "model", str, None, "sizes by name; default: those of gpt2-medium", choices=tuple(MODELS)
-    ),
+SIZES = (
     Parameter("num_layers", int, None, "transformer layers; default: the model's", minimum=1),
     Parameter("hidden_size", int, None, "width; default: the model's", minimum=1),
     Parameter("num_attention_heads", int, None, "heads; default: the model's", minimum=1),
@@ -109,6 +106,14 @@ PARAMETERS = (
     Parameter("attention_dropout", float, None, "default: the model's, else 0.1", minimum=0),
     Parameter("hidden_dropout", float, None, "default: the model's, else 0.1", minimum=0),
 )
+
+
+def parameters(named: Mapping[str, Mapping[str, Any]]) -> tuple[Parameter, ...]:
+    """Return the keys of a model's sizes, of which some have names."""
+    text = "sizes by name; default: those of gpt2-medium"
+    return Parameter("model", str, None, text, choices=tuple(named)), *SIZES
+
+
 # Flags of both of Megatron's descendants.
 OPTIONS = (
     ("--ffn-hidden-size", "ffn_hidden_size"),
@@ -120,9 +125,11 @@ OPTIONS = (
 )
 
 
-def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
+def resolve(
+    parameters: dict[str, Any], named: Mapping[str, Mapping[str, Any]] = MODELS
+) -> dict[str, Any]:
     """Fill in the named model's sizes, where a cell does not give its own."""
-    sizes = MODELS.get(parameters["model"], DEFAULT)
+    sizes = named.get(parameters["model"], DEFAULT)
     return {name: sizes.get(name) if value is None else value for name, value in parameters.items()}
 
 

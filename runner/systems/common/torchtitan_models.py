@@ -98,6 +98,9 @@ MODELS: Mapping[str, Model] = {
     "qwen3": Model(
         {
             "debugmodel": _qwen(8, 256, 16, 3072, vocab_size=DEBUG_VOCAB_SIZE),
+            "debugmodel_moe": _experts(
+                _qwen(8, 256, 16, 3072, vocab_size=DEBUG_VOCAB_SIZE), 64, 8, 768
+            ),
             "0.6B": _qwen(28, 1024, 16, 3072),
             "1.7B": _qwen(28, 2048, 16, 6144),
             "4B": _qwen(36, 2560, 32, 9728),
@@ -105,6 +108,7 @@ MODELS: Mapping[str, Model] = {
             "14B": _qwen(40, 5120, 40, 17408),
             "32B": _qwen(64, 5120, 64, 25600),
             "30B-A3B": _experts(_qwen(48, 2048, 32, 6144, num_query_groups=4), 128, 8, 768),
+            "30B-A3B-4-layers": _experts(_qwen(4, 2048, 32, 6144, num_query_groups=4), 128, 8, 768),
             "235B-A22B": _experts(_qwen(94, 4096, 64, 12288, num_query_groups=4), 128, 8, 1536),
         },
         pipelines=False,

@@ -10,6 +10,7 @@ from typing import Any
 from node.supervisor.names import TRACES
 from runner.base.errors import UserError
 from runner.systems.common import gpt
+from runner.systems.common.expert_keys import BALANCED
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 from runner.terms.profile import Profile
@@ -31,6 +32,7 @@ SHARED = (
     ("--parallelism.pipeline_parallel_microbatch_size", "pipeline_micro_batch_size"),
     ("--parallelism.context_parallel_degree", "context_parallel"),
     ("--parallelism.expert_parallel_degree", "expert_parallel"),
+    ("--parallelism.expert_tensor_parallel_degree", "expert_tensor_parallel"),
     ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
     ("--metrics.log_freq", "log_interval"),
     ("--debug.seed", "seed"),
@@ -74,11 +76,13 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
     },
     "qwen3": {
         "debugmodel": "qwen3_debugmodel",
+        "debugmodel_moe": "qwen3_moe_debug",
         "0.6B": "qwen3_0_6b",
         "1.7B": "qwen3_1_7b",
         "14B": "qwen3_14b",
         "32B": "qwen3_32b",
         "30B-A3B": "qwen3_30b_a3b",
+        "30B-A3B-4-layers": "qwen3_30b_a3b_4_layers",
     },
     "gpt_oss": {
         "debugmodel": "gpt_oss_debugmodel",
@@ -91,12 +95,12 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
         "671B": "deepseek_v3_671b",
     },
 }
-# A flavor of ours, by torchtitan's own ways in: 0.2.2's experimental.custom_import, which
+# Flavors of ours, by torchtitan's own ways in: 0.2.2's experimental.custom_import, which
 # train.py:78 reads first, and 0.3.0's modules of configurations. The registry of 0.2.2 has no Llama
 # between the debug model and 8B, which one device does not hold; 0.3.0 has it, but not by a name.
+# Neither has a mixture of experts between the debug model and 30B, of which it is the beginning.
 ADDED_MODULE = "trainbench_flavors"
-ADDED = ("llama3", "1B")
-ADDED_TO_0_2 = """\
+LLAMA_0_2 = """\
 from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
 
 llama3_args["1B"] = TransformerModelArgs(
@@ -109,7 +113,7 @@ llama3_args["1B"] = TransformerModelArgs(
     rope_theta=500000,
 )
 """
-ADDED_TO_0_3 = """\
+LLAMA_0_3 = """\
 from torchtitan.models.llama3 import model_registry
 from torchtitan.models.llama3.config_registry import llama3_8b
 
@@ -119,12 +123,38 @@ def llama3_1b():
     config.model_spec = model_registry("1B")
     return config
 """
+QWEN_0_2 = """\
+from dataclasses import replace
+
+from torchtitan.models.qwen3 import qwen3_args
+
+qwen3_args["30B-A3B-4-layers"] = replace(qwen3_args["30B-A3B"], n_layers=4)
+"""
+QWEN_0_3 = """\
+from torchtitan.models.qwen3.config_registry import qwen3_30b_a3b
+
+
+def qwen3_30b_a3b_4_layers():
+    config = qwen3_30b_a3b()
+    config.model_spec.model.layers = config.model_spec.model.layers[:4]
+    return config
+"""
+# By model and flavor: for 0.2, for 0.3.
+ADDED: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("llama3", "1B"): (LLAMA_0_2, LLAMA_0_3),
+    ("qwen3", "30B-A3B-4-layers"): (QWEN_0_2, QWEN_0_3),
+}
 
 
 def check(cell: Cell) -> None:
     """Refuse what the pin set's command line has no words for."""
     values = cell.parameters
     if not _by_registry(cell.pin):
+        if values["model"] == "gpt_oss" and values["routing"] == BALANCED:
+            raise UserError(
+                f"gpt_oss of pin {cell.pin} routes as it learned, whatever is asked for; leave"
+                " routing out, or take pin 0.3.0"
+            )
         _check_repeats(cell)
         return
     there = CONFIGS[values["model"]]
@@ -133,8 +163,12 @@ def check(cell: Cell) -> None:
             f"pin {cell.pin} has no configuration of {values['model']} {values['flavor']}; it has"
             f" {', '.join(there)}"
         )
-    if values["float8"] != NONE:
-        raise UserError(f"pin {cell.pin} has no float8; use pin 0.2.2")
+    for name, is_set in (
+        ("float8", values["float8"] != NONE),
+        ("expert_tensor_parallel", values["expert_tensor_parallel"] is not None),
+    ):
+        if is_set:
+            raise UserError(f"pin {cell.pin} has no {name}; use pin 0.2.2")
 
 
 def _check_repeats(cell: Cell) -> None:
@@ -182,9 +216,8 @@ def words(cell: Cell, node: NodeContext) -> list[str]:
 
 def files(cell: Cell) -> dict[str, str]:
     """Return the files that it imports, for the run's folder."""
-    if (cell.parameters["model"], cell.parameters["flavor"]) != ADDED:
-        return {}
-    return {f"{ADDED_MODULE}.py": ADDED_TO_0_3 if _by_registry(cell.pin) else ADDED_TO_0_2}
+    added = ADDED.get((cell.parameters["model"], cell.parameters["flavor"]))
+    return {f"{ADDED_MODULE}.py": added[_by_registry(cell.pin)]} if added else {}
 
 
 def _by_registry(pin: str) -> bool:
@@ -199,7 +232,7 @@ def _by_registry(pin: str) -> bool:
 
 def _up_to_0_2(values: Mapping[str, Any], node: NodeContext) -> list[str]:
     float8 = FLOAT8[values["float8"]]
-    added = (values["model"], values["flavor"]) == ADDED
+    added = (values["model"], values["flavor"]) in ADDED
     return [
         *gpt.options(values, UP_TO_0_2),
         *("--model.hf_assets_path", str(node.dataset)),
@@ -219,7 +252,7 @@ def _since_0_3(values: Mapping[str, Any], node: NodeContext, profiler: Sequence[
     model, flavor = values["model"], values["flavor"]
     board, compiled = ("" if values[name] else "no_" for name in ("tensorboard", "compile"))
     return [
-        *("--module", ADDED_MODULE if (model, flavor) == ADDED else model),
+        *("--module", ADDED_MODULE if (model, flavor) in ADDED else model),
         *("--config", CONFIGS[model][flavor]),
         *gpt.options(values, SINCE_0_3),
         *("--hf_assets_path", str(node.dataset)),
@@ -238,7 +271,9 @@ def _since_0_3(values: Mapping[str, Any], node: NodeContext, profiler: Sequence[
 
 def _both(values: Mapping[str, Any], node: NodeContext) -> list[str]:
     kind = "bfloat16" if values["precision"] == "bf16" else "float32"
+    balanced = values["routing"] == BALANCED
     return [
+        *(["--debug.moe_force_load_balance"] if balanced else []),
         *("--training.mixed_precision_param", kind),
         *("--metrics.save_tb_folder", node.events),
         "--metrics.disable_color_printing",
