@@ -182,8 +182,8 @@ def _is_llama(parameters: Mapping[str, Any]) -> bool:
 
 
 def _has_experts(parameters: Mapping[str, Any]) -> bool:
-    given = parameters["num_experts"]
-    return bool(MODELS[parameters["model"]].get("num_experts") if given is None else given)
+    count = parameters["num_experts"]
+    return bool(MODELS[parameters["model"]].get("num_experts") if count is None else count)
 
 
 def check(cell: Cell, cluster: Cluster) -> None:

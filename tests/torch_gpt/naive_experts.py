@@ -110,11 +110,11 @@ def plant(name: str) -> None:
     def no_gradient(self: Any, x: Any, to: Any, of: Any) -> Any:
         return exchange(self, x.detach(), to, of) + 0 * x.sum()
 
-    def unsummed(gradients: Any, ranks: Any) -> None:
+    def unsummed(gradients: Any, ranks: Any, **_: Any) -> None:
         torch._foreach_div_(gradients, ranks.data_size)
 
-    def undivided(gradients: Any, ranks: Any) -> None:
-        summed(gradients, ranks)
+    def undivided(gradients: Any, ranks: Any, **how: Any) -> None:
+        summed(gradients, ranks, **how)
         torch._foreach_mul_(gradients, ranks.data_size)
 
     def wrong_experts(self: Any, x: Any) -> Any:

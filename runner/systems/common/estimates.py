@@ -69,14 +69,14 @@ def memory_mib(
     """
     experts = expert_parameters(shape)
     dense = parameters(shape) - experts
-    whole = dense + experts / expert_parallel
+    per_group = dense + experts / expert_parallel
     bytes_weight, bytes_gradient, bytes_optimizer = (4, 4, 8)
     share = max(data_parallel, 1)
     split = (dense + experts) / share
     states = (
-        bytes_weight * (split if zero_stage >= 3 else whole)
-        + bytes_gradient * (split if zero_stage >= 2 else whole)
-        + bytes_optimizer * (split if zero_stage >= 1 else whole)
+        bytes_weight * (split if zero_stage >= 3 else per_group)
+        + bytes_gradient * (split if zero_stage >= 2 else per_group)
+        + bytes_optimizer * (split if zero_stage >= 1 else per_group)
     )
     tokens = shape.seq_length * micro_batch_size
     attention = 0 if flash_attention else 5 * shape.num_attention_heads * shape.seq_length

@@ -52,7 +52,7 @@ BALANCE = (
         "moe_router_bias_update_rate",
         float,
         0.0,
-        "step of a bias that evens them out without a loss; 0: there is none",
+        "step of a bias that evens them out without a loss; 0: without it",
         minimum=0,
     ),
     Parameter(
@@ -78,9 +78,9 @@ def check(values: Mapping[str, Any], model: Decoder, data_parallel: int) -> None
             f"moe_router_topk {model.moe_router_topk} is more than num_experts"
             f" {model.num_experts}; lower it"
         )
-    for name, whole in (("num_experts", model.num_experts), ("data_parallel", data_parallel)):
-        if whole % split:
-            raise UserError(f"expert_parallel {split} does not divide {name} {whole}; change one")
+    for name, size in (("num_experts", model.num_experts), ("data_parallel", data_parallel)):
+        if size % split:
+            raise UserError(f"expert_parallel {split} does not divide {name} {size}; change one")
     if values["routing"] == BALANCED and values.get("moe_router_bias_update_rate"):
         raise UserError(
             "routing balanced asks no router, and moe_router_bias_update_rate moves its bias;"

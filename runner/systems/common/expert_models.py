@@ -24,17 +24,22 @@ _COMMON: Mapping[str, Any] = {
 }
 
 
-def _sizes(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> dict[str, Any]:
+def _sizes(layers: int, hidden: int, heads: int, ffn: int, **changes: Any) -> dict[str, Any]:
     return {
         **_COMMON,
         **{"num_layers": layers, "hidden_size": hidden, "num_attention_heads": heads},
-        **{"ffn_hidden_size": ffn, **other},
+        **{"ffn_hidden_size": ffn, **changes},
     }
 
 
-def _qwen3(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> dict[str, Any]:
-    own = {"kv_channels": 128, "qk_layernorm": True, "rotary_base": 1000000, "vocab_size": 151936}
-    return _sizes(layers, hidden, heads, ffn, **{**own, "norm_epsilon": 1e-6, **other})
+def _qwen3(layers: int, hidden: int, heads: int, ffn: int, **changes: Any) -> dict[str, Any]:
+    family = {
+        "kv_channels": 128,
+        "qk_layernorm": True,
+        "rotary_base": 1000000,
+        "vocab_size": 151936,
+    }
+    return _sizes(layers, hidden, heads, ffn, **{**family, "norm_epsilon": 1e-6, **changes})
 
 
 def _experts(count: int, topk: int, ffn: int) -> dict[str, Any]:
@@ -45,15 +50,15 @@ def _qwen3_moe(layers: int) -> dict[str, Any]:
     return _qwen3(layers, 2048, 32, 6144, num_query_groups=4, **_experts(128, 8, 768))
 
 
-def _gpt_oss(layers: int, **other: Any) -> dict[str, Any]:
-    own: dict[str, Any] = {"kv_channels": 64, "rotary_base": 150000, "vocab_size": 201088}
-    own |= {"disable_bias_linear": False, "softmax_type": "learnable", "window_size": 128}
-    return _sizes(layers, 2880, 64, 2880, **{**own, **_experts(32, 4, 2880), **other})
+def _gpt_oss(layers: int, **changes: Any) -> dict[str, Any]:
+    family: dict[str, Any] = {"kv_channels": 64, "rotary_base": 150000, "vocab_size": 201088}
+    family |= {"disable_bias_linear": False, "softmax_type": "learnable", "window_size": 128}
+    return _sizes(layers, 2880, 64, 2880, **{**family, **_experts(32, 4, 2880), **changes})
 
 
 def _mixtral(layers: int) -> dict[str, Any]:
-    own = {"rotary_base": 1000000, "vocab_size": 32000}
-    return _sizes(layers, 4096, 32, 14336, **own, **_experts(8, 2, 14336))
+    family = {"rotary_base": 1000000, "vocab_size": 32000}
+    return _sizes(layers, 4096, 32, 14336, **family, **_experts(8, 2, 14336))
 
 
 WITH_EXPERTS: Mapping[str, Mapping[str, Any]] = {

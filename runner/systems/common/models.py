@@ -108,10 +108,10 @@ SIZES = (
 )
 
 
-def parameters(named: Mapping[str, Mapping[str, Any]]) -> tuple[Parameter, ...]:
+def parameters(models: Mapping[str, Mapping[str, Any]]) -> tuple[Parameter, ...]:
     """Return the keys of a model's sizes, of which some have names."""
     text = "sizes by name; default: those of gpt2-medium"
-    return Parameter("model", str, None, text, choices=tuple(named)), *SIZES
+    return Parameter("model", str, None, text, choices=tuple(models)), *SIZES
 
 
 # Flags of both of Megatron's descendants.
@@ -126,10 +126,10 @@ OPTIONS = (
 
 
 def resolve(
-    parameters: dict[str, Any], named: Mapping[str, Mapping[str, Any]] = MODELS
+    parameters: dict[str, Any], models: Mapping[str, Mapping[str, Any]] = MODELS
 ) -> dict[str, Any]:
     """Fill in the named model's sizes, where a cell does not give its own."""
-    sizes = named.get(parameters["model"], DEFAULT)
+    sizes = models.get(parameters["model"], DEFAULT)
     return {name: sizes.get(name) if value is None else value for name, value in parameters.items()}
 
 

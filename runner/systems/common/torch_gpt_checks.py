@@ -51,9 +51,9 @@ def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:
     if not llama and model.kv_channels:
         raise UserError("kv_channels is for a Llama; leave it out")
     if llama and (model.kv_channels or model.hidden_size // heads) % 2:
-        said = f"hidden_size {model.hidden_size} / num_attention_heads {heads}"
+        size = f"hidden_size {model.hidden_size} / num_attention_heads {heads}"
         raise UserError(
-            f"{f'kv_channels {model.kv_channels}' if model.kv_channels else said} is an odd number,"
+            f"{f'kv_channels {model.kv_channels}' if model.kv_channels else size} is an odd number,"
             " which RoPE cannot turn by pairs; change one"
         )
 
@@ -62,12 +62,14 @@ def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool)
     """Refuse what experts do not go with."""
     values = cell.parameters
     if model.num_experts and not llama:
-        raise UserError(f"num_experts is for a Llama, and {values['model']} is none; leave it out")
+        raise UserError(
+            f"num_experts is for a Llama, and {values['model']} is a GPT-2; leave it out"
+        )
     expert_keys.check(values, model, gpt.parallel(cell)[DATA_PARALLEL])
     if not model.num_experts:
         return
     grouped = values["moe_grouped_gemm"]
-    for what, why, holds in (
+    for keys, cure, holds in (
         ("engine deepspeed", "set engine: torch", values["engine"] == DEEPSPEED),
         ("precision fp8", "take bf16", values["precision"] == "fp8"),
         (
@@ -87,7 +89,7 @@ def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool)
         ),
     ):
         if holds:
-            raise UserError(f"experts do not go with {what}; {why}")
+            raise UserError(f"experts do not go with {keys}; {cure}")
 
 
 def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:

@@ -259,7 +259,7 @@ def add_experts(made: argparse.ArgumentParser) -> None:
         "--moe-router-bias-update-rate",
         type=_amount,
         default=0.0,
-        help="by how much a bias for the choice of experts moves each iteration; 0: there is none",
+        help="by how much a bias for the choice of experts moves each iteration; 0: without it",
     )
     add(
         "--moe-expert-capacity-factor",

@@ -15,7 +15,7 @@ class ExpertLoad:
     """The counts of all layers and ranks; a model without experts has nothing to count."""
 
     def __init__(self, model: nn.Module, options: Namespace, ranks: Ranks) -> None:
-        self.layers = [each for each in model.modules() if isinstance(each, MixtureOfExperts)]
+        self.layers = [layer for layer in model.modules() if isinstance(layer, MixtureOfExperts)]
         self.options, self.ranks = options, ranks
         self.rate = options.moe_router_bias_update_rate
         self.iterations = 0
@@ -47,8 +47,8 @@ class ExpertLoad:
             layer.totals.zero_()
         dropped = totals[:, 1] / counts.sum(1)
         most = counts.amax(1)
-        parts = (counts.amin(1), mean[:, 0], most, most / mean[:, 0], dropped, totals[:, 0])
-        self.sums += torch.stack([part.sum() for part in parts])
+        figures = (counts.amin(1), mean[:, 0], most, most / mean[:, 0], dropped, totals[:, 0])
+        self.sums += torch.stack([figure.sum() for figure in figures])
         self.iterations += 1
 
     def line(self) -> dict[str, str]:
@@ -58,12 +58,12 @@ class ExpertLoad:
         """
         if not self.options.num_experts:
             return {}
-        own = torch.cat((self.sums, self.sums.new_tensor([len(self.layers) * self.iterations])))
+        totals = torch.cat((self.sums, self.sums.new_tensor([len(self.layers) * self.iterations])))
         if self.ranks.stages > 1:
-            dist.all_reduce(own, group=self.ranks.mesh.get_group("pipeline"))
+            dist.all_reduce(totals, group=self.ranks.mesh.get_group("pipeline"))
         self.sums.zero_()
         self.iterations = 0
-        fewest, mean, most, imbalance, dropped, loss = (own[:-1] / own[-1]).tolist()
+        fewest, mean, most, imbalance, dropped, loss = (totals[:-1] / totals[-1]).tolist()
         return {
             "tokens_per_expert": f"{fewest:.1f},{mean:.1f},{most:.1f}",
             "expert_imbalance": f"{imbalance:.4f}",
@@ -77,16 +77,19 @@ def is_expert(name: str) -> bool:
     return ".experts." in name
 
 
-def sum_expert_gradients(gradients: list[Tensor], ranks: Ranks) -> None:
+def sum_expert_gradients(gradients: list[Tensor], ranks: Ranks, *, shared_out: bool) -> None:
     """Sum up experts' gradients over the ranks with the same experts, and take the mean over all.
 
     Each has them of the tokens of its expert group; the loss is a mean over all data parallel
-    ranks.
+    ranks.  ``shared_out``: FSDP has made a mean over the ranks with the same experts already.
     """
     assert ranks.expert_mesh is not None
+    if shared_out:
+        torch._foreach_div_(gradients, ranks.expert_group.size)
+        return
     if ranks.expert_mesh["expert_data"].size() > 1:
         group = ranks.expert_mesh.get_group("expert_data")
-        for work in [dist.all_reduce(each, group=group, async_op=True) for each in gradients]:
+        for work in [dist.all_reduce(g, group=group, async_op=True) for g in gradients]:
             if work is not None:
                 work.wait()
     torch._foreach_div_(gradients, ranks.data_size)

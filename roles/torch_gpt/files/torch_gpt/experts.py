@@ -41,7 +41,7 @@ class ExpertGroup:
     data_size: int = 1
     data_name: str = ""
 
-    def own(self, x: Tensor) -> Tensor:
+    def experts_of_rank(self, x: Tensor) -> Tensor:
         """Return this rank's experts of all of them."""
         return x.tensor_split(self.size)[self.rank]
 
@@ -124,7 +124,9 @@ class Matrices(nn.Module):
             ends = counts.cumsum(0).to(torch.int32)
             return F.grouped_mm(x, weight.transpose(1, 2), offs=ends)  # type: ignore[no-any-return, attr-defined, unused-ignore]  # since torch 2.10
         parts = x.split(counts.tolist())
-        return torch.cat([F.linear(some, each) for some, each in zip(parts, weight, strict=True)])
+        return torch.cat(
+            [F.linear(rows, matrix) for rows, matrix in zip(parts, weight, strict=True)]
+        )
 
     def biases(self, counts: Tensor, rows: int) -> Tensor:
         """Return each row's bias, fp32 [rows, outputs]."""
@@ -268,14 +270,14 @@ class MixtureOfExperts(nn.Module):
     def elsewhere(self, rows: Tensor, counts: Tensor) -> Tensor:
         """Have rows, sorted by expert, computed by the ranks that have their experts."""
         group = self.expert_group
-        own = self.count // group.size
-        even = [own] * group.size
-        received = _all_to_all(counts, even, even, group.name).view(group.size, own)
-        sizes = torch.stack((counts.view(group.size, own).sum(1), received.sum(1))).tolist()
+        local = self.count // group.size
+        even = [local] * group.size
+        received = _all_to_all(counts, even, even, group.name).view(group.size, local)
+        sizes = torch.stack((counts.view(group.size, local).sum(1), received.sum(1))).tolist()
         to, of = sizes
         rows = group.exchange(rows, to, of)
         # They come rank by rank, and of each expert by expert.
-        expert = torch.arange(own, device=rows.device).repeat(group.size)
+        expert = torch.arange(local, device=rows.device).repeat(group.size)
         order = expert.repeat_interleave(received.flatten(), output_size=len(rows))
         order = order.argsort(stable=True)
         back = order.argsort()
@@ -290,19 +292,19 @@ class MixtureOfExperts(nn.Module):
         Each expert takes the tokens of this rank that weigh most, factor x tokens x k / experts of
         them (GShard's capacity, Megatron-LM's policy `probs`); room that is left over is computed.
         """
-        group, own = self.expert_group, self.count // self.expert_group.size
+        group, local = self.expert_group, self.count // self.expert_group.size
         room = min(len(x), math.ceil(self.factor * len(x) * self.k / self.count))
         by_expert = x.new_zeros(len(x), self.count, dtype=torch.float32)
         by_expert = by_expert.scatter(1, routing.chosen, routing.weights)
         weights, tokens = by_expert.T.topk(room, dim=1)
         rows = x.index_select(0, tokens.flatten())
         if group.size > 1:
-            even = [own * room] * group.size
+            even = [local * room] * group.size
             rows = group.exchange(rows, even, even)
-            rows = rows.view(group.size, own, room, -1).transpose(0, 1).flatten(0, 2)
-        y = self.experts(rows, torch.full((own,), room * group.size, device=x.device))
+            rows = rows.view(group.size, local, room, -1).transpose(0, 1).flatten(0, 2)
+        y = self.experts(rows, torch.full((local,), room * group.size, device=x.device))
         if group.size > 1:
-            y = y.view(own, group.size, room, -1).transpose(0, 1).flatten(0, 2)
+            y = y.view(local, group.size, room, -1).transpose(0, 1).flatten(0, 2)
             y = group.exchange(y, even, even)
         y = y * weights.flatten().unsqueeze(1).to(y.dtype)
         lost = routing.counts.sum() - (weights > 0).sum()

@@ -145,7 +145,7 @@ def _check_experts(options: argparse.Namespace) -> None:
         )
     if k > experts:
         raise TrainerError(f"--moe-router-topk {k} is more than --num-experts {experts}; lower it")
-    for name, size, divisor, part in (
+    for name, size, option, divisor in (
         ("--num-experts", experts, "--expert-parallel", options.expert_parallel),
         *(
             (
@@ -160,9 +160,9 @@ def _check_experts(options: argparse.Namespace) -> None:
             )
         ),
     ):
-        if size % part:
+        if size % divisor:
             raise TrainerError(
-                f"{name} {size} is not a multiple of {divisor} {part}; change one of them"
+                f"{name} {size} is not a multiple of {option} {divisor}; change one of them"
             )
     grouped, bf16 = options.moe_grouped_gemm, options.precision == "bf16"
     for name, value in (

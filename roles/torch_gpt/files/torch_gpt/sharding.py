@@ -58,10 +58,10 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
         )
     masters = options.mixed_precision == "master_weights"
     with torch.device("meta"):
-        whole = Decoder(options, vocab_size)
+        unsplit = Decoder(options, vocab_size)
         dtype = DTYPES[options.precision] if masters else None
         model = Decoder(options, vocab_size, dtype, ranks.tensor_group, ranks.expert_group)
-    shapes = {name: parameter.shape for name, parameter in whole.named_parameters()}
+    shapes = {name: parameter.shape for name, parameter in unsplit.named_parameters()}
     model.keep_stage(ranks.stage, ranks.stages)
     if options.precision == "fp8":
         to_float8(model, options, ranks.device)
@@ -79,8 +79,8 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
         and ranks.data_size > 1
     ):
         if ranks.expert_mesh is not None:
-            own = [name for name, _ in model.named_parameters() if is_expert(name)]
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, own)
+            ignored = [name for name, _ in model.named_parameters() if is_expert(name)]
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ignored)
         wrapped = DistributedDataParallel(
             model,
             device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
@@ -111,7 +111,6 @@ def _share_out(model: Decoder, options: Namespace, ranks: Ranks) -> None:
                 mp_policy=policy,
                 reshard_after_forward=free,
             )
-            block.moe.experts.set_gradient_divide_factor(ranks.data_size)
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
 
@@ -125,7 +124,7 @@ def _first_weights(
         generator = torch.Generator(ranks.device).manual_seed(seed)
         value = initial_value(name, shapes[name], options.num_layers, generator)
         if ranks.expert_mesh is not None and is_expert(name):
-            value = ranks.expert_group.own(value)
+            value = ranks.expert_group.experts_of_rank(value)
         along = cut(name)
         if along is not None:
             value = ranks.tensor_group.own(value, along)
@@ -145,49 +144,51 @@ def optimizer_for(
     model: nn.Module, options: Namespace, ranks: Ranks
 ) -> torch.optim.Optimizer | Optimizers:
     """Return AdamW with GPT-2's betas; only matrices decay."""
-    own: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # by whether its ranks differ
+    groups: dict[bool, list[dict[str, Any]]] = {False: [], True: []}  # by whether its ranks differ
     split = ranks.expert_mesh is not None
     for experts, matrices in itertools.product((False, True), (True, False)):
-        some = [
+        parameters = [
             p
             for name, p in model.named_parameters()
             if (split and is_expert(name)) == experts
             and (p.dim() >= 2 and name.endswith("weight")) == matrices
         ]
-        if some:  # a stage in the middle may lack some
+        if parameters:  # a stage in the middle may lack some
             decay = options.weight_decay if matrices else 0.0
-            own[experts].append({"params": some, "weight_decay": decay})
+            groups[experts].append({"params": parameters, "weight_decay": decay})
     common: dict[str, Any] = {"lr": options.lr, "betas": (0.9, 0.95), options.adamw: True}
     if options.zero_stage != 1 or options.engine != "torch":
-        return torch.optim.AdamW([*own[False], *own[True]], **common)
+        return torch.optim.AdamW([*groups[False], *groups[True]], **common)
     common["optimizer_class"] = torch.optim.AdamW
-    data = ZeroRedundancyOptimizer(own[False], process_group=ranks.mesh.get_group("data"), **common)
+    data = ZeroRedundancyOptimizer(
+        groups[False], process_group=ranks.mesh.get_group("data"), **common
+    )
     if ranks.expert_mesh is None:
         return data
     group = ranks.expert_mesh.get_group("expert_data")
-    return Optimizers((data, ZeroRedundancyOptimizer(own[True], process_group=group, **common)))
+    return Optimizers((data, ZeroRedundancyOptimizer(groups[True], process_group=group, **common)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimizers:
     """Several that step together: one tells its ranks of all weights, which must be alike there."""
 
-    parts: tuple[torch.optim.Optimizer, ...]
+    optimizers: tuple[torch.optim.Optimizer, ...]
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """Those of all."""
-        return [group for part in self.parts for group in part.param_groups]
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def step(self) -> None:
         """Update all weights."""
-        for part in self.parts:
-            part.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients."""
-        for part in self.parts:
-            part.zero_grad(set_to_none)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none)
 
 
 def gradients_are_complete(
@@ -224,14 +225,16 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
             shaped = [one.view_as(each) for one, each in zip(sums, partial, strict=True)]
             torch._foreach_copy_(partial, shaped)
     experts = []
-    if ranks.expert_mesh is not None and not isinstance(model, FSDPModule):
-        named = model.named_parameters()
-        experts = [p.grad for name, p in named if is_expert(name) and p.grad is not None]
-        sum_expert_gradients(experts, ranks)
+    if ranks.expert_mesh is not None:
+        experts = [
+            p.grad for name, p in model.named_parameters() if is_expert(name) and p.grad is not None
+        ]
+        gradients = [local(gradient) for gradient in experts]
+        sum_expert_gradients(gradients, ranks, shared_out=isinstance(model, FSDPModule))
     if ranks.stages > 1 and ranks.data_size > 1:
-        apart = {id(each) for each in experts}
+        apart = {id(gradient) for gradient in experts}
         grads = (p.grad for p in model.parameters())
-        every = [each for each in grads if each is not None and id(each) not in apart]
+        every = [g for g in grads if g is not None and id(g) not in apart]
         group = ranks.mesh.get_group("data")
         for work in [dist.all_reduce(each, group=group, async_op=True) for each in every]:
             if work is not None:
@@ -260,10 +263,10 @@ def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[Tensor], Tensor]
     both = torch.stack([square.to(ranks.device) for square in squares]).view(2, 2)
     if ranks.tensor_group.size > 1:
         dist.all_reduce(both[0], group=ranks.mesh.get_group("tensor"))
-    others, same = both.sum(0)
+    split_experts, alike = both.sum(0)
     if apart and ranks.expert_mesh is not None:
-        dist.all_reduce(others, group=ranks.expert_mesh.get_group("expert"))
-    square = others + same
+        dist.all_reduce(split_experts, group=ranks.expert_mesh.get_group("expert"))
+    square = split_experts + alike
     if isinstance(model, FSDPModule):
         dist.all_reduce(square, group=ranks.mesh.get_group("data"))
     if ranks.stages > 1:

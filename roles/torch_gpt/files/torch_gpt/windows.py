@@ -48,20 +48,20 @@ def attend_window(
     """
     seq, size = query.shape[1], query.shape[3]
     repeated = query.shape[2] // key.shape[2]
-    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
-    key, value = (part.repeat_interleave(repeated, 1) for part in (key, value))
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    key, value = (x.repeat_interleave(repeated, 1) for x in (key, value))
     position = torch.arange(seq, device=query.device)
     ahead = position[:, None] - position
-    seen = (ahead >= 0) & (ahead < window if window else ahead >= 0)
+    mask = (ahead >= 0) & (ahead < window if window else ahead >= 0)
     if sinks is not None:
         room = -(seq + 1) % EXTRA + 1  # so that the keys are a multiple, too
-        seen = F.pad(seen, (1, 0), value=True)
-        seen = F.pad(seen, (0, room - 1), value=False)
-        one = query.new_tensor([math.sqrt(size)] + [0.0] * (EXTRA - 1))
-        query = torch.cat((query, one.expand(*query.shape[:-1], EXTRA)), -1)
+        mask = F.pad(mask, (1, 0), value=True)
+        mask = F.pad(mask, (0, room - 1), value=False)
+        unit = query.new_tensor([math.sqrt(size)] + [0.0] * (EXTRA - 1))
+        query = torch.cat((query, unit.expand(*query.shape[:-1], EXTRA)), -1)
         sink = F.pad(sinks.to(key.dtype)[None, :, None, None], (size, EXTRA - 1))
         sink = sink.expand(len(key), -1, -1, -1)
         key = torch.cat((sink, F.pad(key, (0, EXTRA, 0, room - 1))), 2)
         value = F.pad(value, (0, EXTRA, 1, room - 1))
-    y = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=size**-0.5)
+    y = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=size**-0.5)
     return y[..., :size].transpose(1, 2).flatten(0, 1).flatten(1)

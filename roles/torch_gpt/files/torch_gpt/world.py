@@ -66,8 +66,8 @@ class Ranks:
         if self.expert_mesh is None:
             return ExpertGroup(data_size=self.data_size, data_name=name)
         mesh = self.expert_mesh["expert"]
-        own = mesh.get_group().group_name
-        return ExpertGroup(mesh.size(), mesh.get_local_rank(), own, self.data_size, name)
+        group = mesh.get_group().group_name
+        return ExpertGroup(mesh.size(), mesh.get_local_rank(), group, self.data_size, name)
 
     @property
     def tensor_group(self) -> TensorGroup:
