@@ -68,6 +68,11 @@ class Decoder:
         return self.kv_channels or self.hidden_size / self.num_attention_heads
 
     @property
+    def key_value_size(self) -> float:
+        """Numbers of a token's keys and values in one layer."""
+        return 2 * self._head_size * (self.num_query_groups or self.num_attention_heads)
+
+    @property
     def attention_weights(self) -> float:
         """Weights of a layer's attention."""
         groups = self.num_query_groups or self.num_attention_heads

@@ -67,6 +67,7 @@ PARAMETERS = (
         False,
         "tensor_parallel overlaps its communication; with compile, on GPUs",
     ),
+    gpt.CONTEXT_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     *OF_EXPERTS,
     Parameter("engine", str, "torch", "what shares out and updates", choices=("torch", DEEPSPEED)),
@@ -252,13 +253,21 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape alone."""
     values, model = cell.parameters, shape(cell.parameters)
-    tokens, pieces = values["micro_batch_size"] * model.seq_length, values["cross_entropy_chunks"]
+    pieces = values["cross_entropy_chunks"]
+    tokens = values["micro_batch_size"] * model.seq_length // values["context_parallel"]
     plain = cluster.device == "cpu" or values["engine"] == DEEPSPEED
     eager = values["compile"] == "none" or (values["compile"] == "auto" and plain)
     if pieces is None:
         pieces = 0 if eager else -(-tokens * model.vocab_size // LOGITS)
     at_a_time = -(-tokens // max(pieces, 1))
-    return gpt.estimate(cell, cluster, model=model, flash_attention=True, loss_tokens=at_a_time)
+    return gpt.estimate(
+        cell,
+        cluster,
+        model=model,
+        flash_attention=True,
+        loss_tokens=at_a_time,
+        splits=gpt.WITH_CONTEXT,
+    )
 
 
 def arithmetic(parameters: Mapping[str, Any]) -> str | None:
@@ -282,7 +291,7 @@ SYSTEM = System(
     command=command,
     model=shape,
     estimate=estimate,
-    parallel=(*gpt.PARALLEL, Split("expert_parallel", within=DATA_PARALLEL)),
+    parallel=(*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL)),
     arithmetic=arithmetic,
     attention=attention,
     devices=("cpu", "cuda"),

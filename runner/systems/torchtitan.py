@@ -39,9 +39,7 @@ PARAMETERS = (
     ),
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
-    Parameter(
-        "context_parallel", int, 1, "devices that each sample's tokens are split over", minimum=1
-    ),
+    gpt.CONTEXT_PARALLEL,
     Parameter("expert_parallel", int, 1, "devices that experts are split over", minimum=1),
     Parameter(
         "expert_tensor_parallel",
@@ -98,8 +96,7 @@ PARAMETERS = (
     Parameter("seed", int, 1234, "seed of weights", minimum=0),
 )
 PARALLEL = (
-    *gpt.PARALLEL,
-    Split("context_parallel"),
+    *gpt.WITH_CONTEXT,
     Split("expert_parallel", within=DATA_PARALLEL),
 )
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from runner.systems.common import gpt
 from runner.systems.common.launchers import SRUN
-from runner.systems.common.system import Split, parallel_sizes
+from runner.systems.common.system import parallel_sizes
 from runner.terms.cell import Cell, Parameter
 
-PARALLEL = (*gpt.PARALLEL, Split("context_parallel"))
+PARALLEL = gpt.WITH_CONTEXT
 NODE, PROCESSES, FIRST_NODE = "node", "processes", "first_node"
 HOSTFILE = "hostfile"
 # How a cell is started and read;

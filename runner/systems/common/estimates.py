@@ -12,6 +12,7 @@ SUSTAINED_TFLOPS = {"cpu": 0.03, "cuda": 200.0, "npu": 25.0}
 # MLP's two products 10.
 ATTENTION_BYTES, MLP_BYTES = 15, 19
 SELECTIVE_ATTENTION_BYTES, SELECTIVE_MLP_BYTES = 10, 10
+GATHERED_COPIES = 4  # as they come and in order, and so their gradients
 START_S = 15.0  # imports, rendezvous, first iteration
 TORCH_PROCESS_MIB = 420.0  # RSS of a CPU process that imported torch 2.13 and joined a gloo group
 
@@ -56,6 +57,7 @@ def memory_mib(
     selective: bool = False,
     loss_tokens: int | None = None,
     expert_parallel: int = 1,
+    gathered_tokens: int = 0,
 ) -> float:
     """Estimate the memory of one device in MiB: weights, gradients, Adam and activations.
 
@@ -63,7 +65,9 @@ def memory_mib(
     precision, 4+4+8 in single, divided by the stage. Activations as in Korthikanti et al. 2022
     (arXiv:2205.05198), section 4: s*b*h*(34 + 5*a*s/h) bytes a layer in half precision, without
     the attention term where attention is fused, and 2*s*b*h a layer when recomputed. `selective`
-    keeps the results of products and attention. `loss_tokens` are those whose logits there are.
+    keeps the results of products and attention. `loss_tokens` are those whose logits there are,
+    `gathered_tokens` those whose keys and values a context group gathers, a layer at a time: as
+    they come, in order, and the gradients of both.
     The devices of an expert group have a part of the experts each, and what is divided by the stage
     is divided over all.
     """
@@ -88,7 +92,8 @@ def memory_mib(
         activations = layer * shape.num_layers
     # Logits and their gradient, in single precision.
     logits = (loss_tokens or tokens) * shape.vocab_size * 8
-    return (states + activations * (1 if half else 2) + logits) / 2**20
+    gathered = gathered_tokens * shape.key_value_size * 2 * GATHERED_COPIES
+    return (states + (activations + gathered) * (1 if half else 2) + logits) / 2**20
 
 
 def time_s(flops_per_iteration: float, train_iters: int, devices: int, device: str) -> float:

@@ -22,7 +22,11 @@ TENSOR_PARALLEL = Parameter(
 PIPELINE_PARALLEL = Parameter(
     "pipeline_parallel", int, 1, "stages that the layers are split into", minimum=1
 )
+CONTEXT_PARALLEL = Parameter(
+    "context_parallel", int, 1, "devices that each sample's tokens are split over", minimum=1
+)
 PARALLEL = (Split("tensor_parallel"), Split("pipeline_parallel"))
+WITH_CONTEXT = (*PARALLEL, Split("context_parallel"))
 CHECKPOINT = Parameter(
     "checkpoint",
     str,
@@ -124,6 +128,19 @@ def python(node: NodeContext) -> str:
     return node.program("python3")
 
 
+def check_context(values: Mapping[str, Any], model: Decoder) -> None:
+    """Refuse samples that cannot be cut into two chunks for each device: the balanced causal cut.
+
+    torch_gpt, torchtitan and Megatron give each device one from the head and one from the tail.
+    """
+    size = values["context_parallel"]
+    if size > 1 and model.seq_length % (2 * size):
+        raise UserError(
+            f"seq_length {model.seq_length} is not a multiple of 2 x context_parallel {size};"
+            " change one"
+        )
+
+
 def recomputes_all(values: Mapping[str, Any]) -> bool:
     """Whether backward computes whole layers again: true, or `full` of none, selective and full."""
     return values.get("activation_checkpointing") in (True, "full")
@@ -149,12 +166,12 @@ def estimate(
     values = cell.parameters
     model = shape(values) if model is None else model
     sizes = parallel_sizes(cell, splits)
-    stages = sizes["pipeline_parallel"]
+    stages, context = sizes["pipeline_parallel"], sizes.get("context_parallel", 1)
     stage = replace(
         model,
         num_layers=max(model.num_layers // stages, 1),
         moe_layers=model.moe_layers and max(model.moe_layers // stages, 1),
-        seq_length=max(model.seq_length // sizes.get("context_parallel", 1), 1),
+        seq_length=max(model.seq_length // context, 1),
     )
     zero = values["zero_stage"] if zero_stage is None else zero_stage
     half = values.get("precision") != "fp32"
@@ -162,13 +179,14 @@ def estimate(
         stage,
         micro_batch_size=values["micro_batch_size"],
         zero_stage=zero,
-        data_parallel=sizes["data_parallel"],
+        data_parallel=sizes["data_parallel"] * context,  # which share out the states, too
         half=half,
         activation_checkpointing=recomputes_all(values),
         flash_attention=flash_attention,
         selective=values.get("activation_checkpointing") == "selective",
         loss_tokens=loss_tokens,
         expert_parallel=sizes.get("expert_parallel", 1),
+        gathered_tokens=values["micro_batch_size"] * model.seq_length if context > 1 else 0,
     )
     # The embeddings and the output, which a tensor group does not split, are counted as split.
     memory /= sizes["tensor_parallel"]
@@ -191,7 +209,7 @@ def estimate(
         tensor_parallel=sizes["tensor_parallel"],
         data_parallel=sizes["data_parallel"],
         pipeline_parallel=sizes["pipeline_parallel"],
-        context_parallel=sizes.get("context_parallel", 1),
+        context_parallel=context,
         zero_stage=zero,
         recompute=_recomputed(values),
         sequence_parallel=bool(values.get("sequence_parallel")),

@@ -8,9 +8,10 @@ import re
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
-from runner.systems.common import expert_keys, gpt, launchers
+from runner.systems.common import expert_keys, expert_models, gpt, launchers
 from runner.systems.common.launchers import DEEPSPEED
 from runner.systems.common.pins import pins
+from runner.systems.common.system import parallel_sizes
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
 from runner.terms.record import DATA_PARALLEL
@@ -23,6 +24,8 @@ GATE_ROWS = 16  # of a Llama's gate, that the trainer keeps together
 def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
     """Refuse what the trainer would refuse."""
     _check_shape(cell, model, llama=llama)
+    if cell.parameters["context_parallel"] > 1:
+        _check_context_parallel(cell, model)
     _check_experts(cell, cluster, model, llama=llama)
     _check_tensor_parallel(cell, model, llama=llama)
     _check_pipeline(cell)
@@ -58,6 +61,31 @@ def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:
         )
 
 
+def _check_context_parallel(cell: Cell, model: Decoder) -> None:
+    """Refuse samples that cannot be cut equally, and what a context group does not go with."""
+    values = cell.parameters
+    gpt.check_context(values, model)
+    size = values["context_parallel"]
+    windowed = expert_models.MODELS[values["model"]].get("window_size")
+    for key, is_set in (
+        ("engine deepspeed", values["engine"] == DEEPSPEED),
+        ("cuda_graphs", values["cuda_graphs"]),
+        ("attention_backend efficient", values["attention_backend"] == "efficient"),
+        (f"model {values['model']}, which has windows,", windowed),
+    ):
+        if is_set:
+            raise UserError(
+                f"{key} does not go with context_parallel {size}; leave one of them out"
+            )
+
+
+def _tokens(cell: Cell, model: Decoder) -> tuple[str, int]:
+    """Return what a device has of a micro batch's tokens: what that is, and how many."""
+    values, context = cell.parameters, cell.parameters["context_parallel"]
+    name = "micro_batch_size x seq_length" + (" / context_parallel" if context > 1 else "")
+    return name, values["micro_batch_size"] * model.seq_length // context
+
+
 def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
     """Refuse what experts do not go with."""
     values = cell.parameters
@@ -65,7 +93,7 @@ def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool)
         raise UserError(
             f"num_experts is for a Llama, and {values['model']} is a GPT-2; leave it out"
         )
-    expert_keys.check(values, model, gpt.parallel(cell)[DATA_PARALLEL])
+    expert_keys.check(values, model, parallel_sizes(cell, gpt.WITH_CONTEXT)[DATA_PARALLEL])
     if not model.num_experts:
         return
     grouped = values["moe_grouped_gemm"]
@@ -101,8 +129,9 @@ def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:
     if model.num_experts:
         width, name = model.moe_ffn_hidden_size, "moe_ffn_hidden_size"
     rows = math.gcd(width, GATE_ROWS) if llama else 1
+    tokens, count = _tokens(cell, model)
     shared = {
-        "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
+        tokens: count,
         name if rows == 1 else f"{name} / {rows}": width // rows,
     }
     if shared_width := model.moe_shared_expert_intermediate_size:
@@ -132,7 +161,7 @@ def _check_pipeline(cell: Cell) -> None:
         raise UserError("pipeline_parallel has no validation; set eval_iters: 0")
     if stages > 1 and values["compile"] == "model":
         raise UserError("pipeline_parallel goes with compile block or none; change one")
-    micro = values["micro_batch_size"] * gpt.parallel(cell)[DATA_PARALLEL]
+    micro = values["micro_batch_size"] * parallel_sizes(cell, gpt.WITH_CONTEXT)[DATA_PARALLEL]
     if values["global_batch_size"] // micro < stages:
         raise UserError(
             f"global_batch_size {values['global_batch_size']} makes fewer passes than"
@@ -158,12 +187,13 @@ def _check_precision(cell: Cell, cluster: Cluster, model: Decoder) -> None:
     if values["compile"] == "none":
         raise UserError("precision fp8 without compile is slower than bf16; set compile: block")
     size = values["tensor_parallel"]
+    tokens, count = _tokens(cell, model)
     widths = {
         "hidden_size": model.hidden_size,
         "hidden_size / tensor_parallel": model.hidden_size / size,
         "ffn_hidden_size / tensor_parallel": (model.ffn_hidden_size or 4 * model.hidden_size)
         / size,
-        "micro_batch_size x seq_length": values["micro_batch_size"] * model.seq_length,
+        tokens: count,
     }
     for name, width in widths.items():
         if width % FP8_MULTIPLE:
@@ -195,7 +225,7 @@ def _check_speed(cell: Cell, cluster: Cluster) -> None:
             "cuda_graphs",
             ("GPUs", cluster.device == "cuda"),
             ("zero_stage 0", values["zero_stage"] == 0),
-            ("data_parallel 1", gpt.parallel(cell)[DATA_PARALLEL] == 1),
+            ("data_parallel 1", parallel_sizes(cell, gpt.WITH_CONTEXT)[DATA_PARALLEL] == 1),
             ("pipeline_parallel 1", values["pipeline_parallel"] == 1),
             ("another precision than fp16", values["precision"] != "fp16"),
         )

@@ -18,10 +18,11 @@ from tests.runner.builders import slurm_cluster, small_cluster, small_matrix, sm
 AFTER_THE_SCRIPT = """\
 --device cpu --data-path /opt/tb/datasets/default/default_text_document
 --model gpt2-tiny --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128
---micro-batch-size 4 --global-batch-size 16 --tensor-parallel 1 --pipeline-parallel 1
---engine torch --zero-stage 0 --precision fp32 --activation-checkpointing none --compile auto
---attention-backend auto --adamw auto --gc-interval 100 --train-iters 50 --log-interval 1 --lr 0.001
---lr-warmup-iters 0 --weight-decay 0.1 --clip-grad 1.0 --split 900,50,50 --eval-iters 0
+--micro-batch-size 4 --global-batch-size 16 --tensor-parallel 1 --context-parallel 1
+--pipeline-parallel 1 --engine torch --zero-stage 0 --precision fp32
+--activation-checkpointing none --compile auto --attention-backend auto --adamw auto
+--gc-interval 100 --train-iters 50 --log-interval 1 --lr 0.001 --lr-warmup-iters 0
+--weight-decay 0.1 --clip-grad 1.0 --split 900,50,50 --eval-iters 0
 --seed 1234"""
 
 
@@ -204,6 +205,13 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ),
         ({"cuda_graphs": True, "tensor_parallel": 2, "zero_stage": 2}, "needs zero_stage 0; leave"),
         ({"cuda_graphs": True, "pipeline_parallel": 2}, "needs pipeline_parallel 1; leave it out"),
+        ({"context_parallel": 2, "seq_length": 126}, "126 is not a multiple of 2 x context_parall"),
+        ({"context_parallel": 2, "cuda_graphs": True}, "cuda_graphs does not go with context_para"),
+        (
+            {"context_parallel": 2, "attention_backend": "efficient"},
+            "attention_backend efficient does not go with context_parallel 2; leave one of",
+        ),
+        ({**DEEPSPEED, "context_parallel": 2}, "engine deepspeed does not go with context_parall"),
         (
             {**DEEPSPEED, "precision": "bf16", "mixed_precision": "master_weights"},
             "without mixed_precision; leave it",
@@ -243,6 +251,14 @@ def test_what_does_not_go_together_is_refused(defaults: dict[str, Any], words: s
             "to a multiple of 128, 4096; change one",
         ),
         (
+            {"tensor_parallel": 3, "context_parallel": 2, "micro_batch_size": 1, "seq_length": 32},
+            "does not divide micro_batch_size x seq_length / context_parallel 16; change one",
+        ),
+        (
+            {"precision": "fp8", "context_parallel": 2, "seq_length": 16, "micro_batch_size": 1},
+            "x seq_length / context_parallel is 8",
+        ),
+        (
             {"tensor_parallel": 3, "micro_batch_size": 1, "seq_length": 32},
             "tensor_parallel 3 does not divide micro_batch_size x seq_length 32; change one",
         ),
@@ -279,6 +295,8 @@ def test_what_a_cpu_does_not_do_is_refused(defaults: dict[str, Any], words: str)
     "defaults",
     [
         {"tensor_parallel": 2, "zero_stage": 1},
+        {"context_parallel": 2, "seq_length": 131072, "model": "llama3-8b", "zero_stage": 3},
+        {"context_parallel": 2, "precision": "bf16", "attention_backend": "flash"},
         {"precision": "fp8", "model": "llama3-8b", "tensor_parallel": 2, "zero_stage": 2},
         {"cuda_graphs": True, "tensor_parallel": 2, "precision": "bf16"},
         {"async_tensor_parallel": True, "tensor_parallel": 2, "compile": "auto"},
@@ -291,6 +309,19 @@ def test_what_goes_together_is_taken_by_both(defaults: dict[str, Any]) -> None:
     given = {"devices_per_node": 2, **defaults}
     torch_gpt.check(small_matrix(defaults=given).cells[0], small_cluster(devices=2, device="cuda"))
     trainers_arguments().parse(after_the_script(given, "cuda"))
+
+
+def test_a_context_group_needs_less_memory_and_shares_out_the_states() -> None:
+    def memory(**settings: int) -> float:
+        given = {"model": "llama3-8b", "precision": "bf16", "devices_per_node": 8, "zero_stage": 3}
+        given |= {"seq_length": 131072, "micro_batch_size": 1, "global_batch_size": 8, **settings}
+        cell = small_matrix(defaults=given).cells[0]
+        return torch_gpt.estimate(cell, small_cluster(devices=8, device="cuda")).memory_mib
+
+    none, two, eight = (memory(context_parallel=size) for size in (1, 2, 8))
+    assert eight < two < none
+    states = memory(seq_length=16)
+    assert memory(seq_length=16, context_parallel=8) == pytest.approx(states, rel=0.01)
 
 
 def test_activation_checkpointing_was_true_or_false() -> None:

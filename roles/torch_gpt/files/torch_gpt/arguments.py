@@ -114,6 +114,12 @@ def parser() -> argparse.ArgumentParser:
         "torch's symmetric memory; CUDA with --compile",
     )
     add(
+        "--context-parallel",
+        type=_positive,
+        default=1,
+        help="ranks, next to each other's tensor groups, that share out the tokens of each sample",
+    )
+    add(
         "--pipeline-parallel",
         type=_positive,
         default=1,

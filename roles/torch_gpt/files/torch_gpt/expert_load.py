@@ -29,14 +29,14 @@ class ExpertLoad:
 
     @torch.no_grad()
     def end_iteration(self, passes: int) -> None:
-        """Sum up the iteration's counts over all data parallel ranks, and move the biases."""
+        """Sum up the iteration's counts over all ranks with other tokens, and move the biases."""
         if not self.layers:
             return
         counts = torch.stack([layer.load for layer in self.layers]).double()
         totals = torch.stack([layer.totals for layer in self.layers])
-        totals[:, 0] /= passes * self.ranks.data_size
+        totals[:, 0] /= passes * self.ranks.replicas
         both = torch.cat((counts, totals), 1)
-        if self.ranks.data_size > 1:
+        if self.ranks.replicas > 1:
             dist.all_reduce(both, group=self.ranks.mesh.get_group("data"))
         counts, totals = both[:, :-2], both[:, -2:]
         mean = counts.mean(1, keepdim=True)
@@ -80,8 +80,8 @@ def is_expert(name: str) -> bool:
 def sum_expert_gradients(gradients: list[Tensor], ranks: Ranks, *, shared_out: bool) -> None:
     """Sum up experts' gradients over the ranks with the same experts, and take the mean over all.
 
-    Each has them of the tokens of its expert group; the loss is a mean over all data parallel
-    ranks.  ``shared_out``: FSDP has made a mean over the ranks with the same experts already.
+    Each has them of the tokens of its expert group; the loss is a mean over all ranks with other
+    tokens.  ``shared_out``: FSDP has made a mean over the ranks with the same experts already.
     """
     assert ranks.expert_mesh is not None
     if shared_out:
@@ -92,4 +92,4 @@ def sum_expert_gradients(gradients: list[Tensor], ranks: Ranks, *, shared_out: b
         for work in [dist.all_reduce(g, group=group, async_op=True) for g in gradients]:
             if work is not None:
                 work.wait()
-    torch._foreach_div_(gradients, ranks.data_size)
+    torch._foreach_div_(gradients, ranks.replicas)

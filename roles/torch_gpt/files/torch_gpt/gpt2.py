@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 import torch
+from context_group import ContextGroup
 from layers import Block, LayerNorm, Linear, attend
 from tensor_group import TensorGroup
 from torch import Tensor, nn
@@ -17,8 +18,8 @@ class GPT2Block(Block):
     The biases of the products that a tensor group adds up stand apart: they are added once.
     """
 
-    def __init__(self, options: Namespace, group: TensorGroup) -> None:
-        super().__init__(options, group)
+    def __init__(self, options: Namespace, group: TensorGroup, context: ContextGroup) -> None:
+        super().__init__(options, group, context)
         hidden, inner = options.hidden_size, options.ffn_hidden_size // group.size
         self.ln_1 = LayerNorm(hidden)
         self.qkv = Linear(hidden, 3 * hidden // group.size)
@@ -38,7 +39,7 @@ class GPT2Block(Block):
         heads = heads.view(
             -1, self.seq_length, heads.shape[1] // self.head_size // 3, 3, self.head_size
         )
-        y = self.attention_out(attend(*heads.unbind(3)))
+        y = self.attention_out(attend(*heads.unbind(3), self.context))
         x = x + self.group.scatter_sum(y) + self.attention_bias.to(x.dtype)
         y = self.mlp_in(self.group.gather(self.ln_2(x)))
         # On three dimensions: inductor then sums up the bias' gradient within GELU's backward

@@ -14,6 +14,8 @@ from argparse import Namespace
 from typing import Any
 
 import torch
+from context_group import ContextGroup
+from partial_attention import on_hopper
 from tensor_group import TensorGroup
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
@@ -78,9 +80,10 @@ class TokenEmbedding(nn.Embedding):
 class Block(nn.Module):
     """One of a decoder's blocks; a subclass has the layers, and ``compute``."""
 
-    def __init__(self, options: Namespace, group: TensorGroup) -> None:
+    def __init__(self, options: Namespace, group: TensorGroup, context: ContextGroup) -> None:
         super().__init__()
-        self.group, self.seq_length = group, options.seq_length
+        self.group, self.context = group, context
+        self.seq_length = options.seq_length // context.size  # of a rank's part of a sample
         self.head_size = options.kv_channels or options.hidden_size // options.num_attention_heads
         self.checkpointing = options.activation_checkpointing
 
@@ -129,30 +132,28 @@ def selection() -> Any:
     return create_selective_checkpoint_contexts(list(KEPT))
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, context: ContextGroup) -> Tensor:
     """Return causal attention [tokens, heads x head size].
 
     The query is [samples, seq, heads, head size]; key and value may have fewer heads, each of which
-    serves as many heads of the query, side by side.
+    serves as many heads of the query, side by side.  A context group's rank has some tokens of a
+    sample, and returns theirs.
     """
     grouped = key.shape[2] != query.shape[2]
     heads = (part.transpose(1, 2) for part in (query, key, value))
+    if context.size > 1:
+        return context.attend(*heads).transpose(1, 2).flatten(0, 1).flatten(1)
     y = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=grouped)
     return y.transpose(1, 2).flatten(0, 1).flatten(1)
 
 
 def attention_kernels(backend: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Return the context in which ``attend`` takes the asked-for kernel.
-
-    cuDNN's is the faster one on Hopper: on an H200, causal, 428 against 251 TFLOP/s forward with
-    heads of 128, 327 against 220 with heads of 64 (backward 314, and 251 against 188); elsewhere
-    FlashAttention's is.
-    """
+    """Return the context in which ``attend`` takes the asked-for kernel."""
     if device.type != "cuda":
         return contextlib.nullcontext() if backend == "auto" else sdpa_kernel(BACKENDS[backend])
     if backend != "auto":
         return sdpa_kernel(BACKENDS[backend])
     order = ["flash", "efficient", "math"]
-    if torch.cuda.get_device_capability(device) == (9, 0):
+    if on_hopper(device):
         order.insert(0, "cudnn")
     return sdpa_kernel([BACKENDS[name] for name in order], set_priority=True)

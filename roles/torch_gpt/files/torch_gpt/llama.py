@@ -9,6 +9,7 @@ import math
 from argparse import Namespace
 
 import torch
+from context_group import ContextGroup
 from experts import ExpertGroup, MixtureOfExperts
 from layers import Block, Linear, RMSNorm, attend
 from shapes import GATE_WIDTH
@@ -51,9 +52,14 @@ class LlamaBlock(Block):
     """
 
     def __init__(
-        self, options: Namespace, group: TensorGroup, layer: int, experts: ExpertGroup
+        self,
+        options: Namespace,
+        group: TensorGroup,
+        context: ContextGroup,
+        layer: int,
+        experts: ExpertGroup,
     ) -> None:
-        super().__init__(options, group)
+        super().__init__(options, group, context)
         hidden, inner = options.hidden_size, options.ffn_hidden_size // group.size
         self.groups = options.num_query_groups // group.size
         self.queries = options.num_attention_heads // options.num_query_groups  # of a group
@@ -105,7 +111,7 @@ class LlamaBlock(Block):
             sinks = None if self.sinks is None else self.sinks.bias
             y = attend_window(query, key, value, self.window, sinks)
         else:
-            y = attend(query, key, value)
+            y = attend(query, key, value, self.context)
         y = self.group.scatter_sum(self.attention_out(y))
         return y if self.attention_bias is None else y + self.attention_bias.to(y.dtype)
 

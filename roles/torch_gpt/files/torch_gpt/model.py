@@ -9,6 +9,7 @@ import math
 from argparse import Namespace
 
 import torch
+from context_group import ContextGroup
 from cross_entropy import linear_cross_entropy
 from experts import ExpertGroup
 from gpt2 import GPT2Block
@@ -33,10 +34,11 @@ class Decoder(nn.Module):
         vocab_size: int,
         dtype: torch.dtype | None = None,
         group: TensorGroup | None = None,
+        context: ContextGroup | None = None,
         experts: ExpertGroup | None = None,
     ) -> None:
         super().__init__()
-        self.group = group or TensorGroup()
+        self.group, self.context = group or TensorGroup(), context or ContextGroup()
         self.dtype, self.pieces = dtype, options.cross_entropy_chunks
         self.options, self.llama = options, options.llama
         self.seq_length = options.seq_length
@@ -47,9 +49,9 @@ class Decoder(nn.Module):
         # By number, which a block keeps when a stage drops others.
         self.blocks = nn.ModuleDict(
             {
-                str(i): LlamaBlock(options, self.group, i, experts)
+                str(i): LlamaBlock(options, self.group, self.context, i, experts)
                 if self.llama
-                else GPT2Block(options, self.group)
+                else GPT2Block(options, self.group, self.context)
                 for i in range(options.num_layers)
             }
         )
@@ -77,7 +79,7 @@ class Decoder(nn.Module):
         if not self.llama:
             return
         head_size = next(iter(self.blocks.values())).head_size
-        self.angles = rotations(self.options, head_size, device)
+        self.angles = self.context.own(rotations(self.options, head_size, device), 1)
         for block in self.blocks.values():
             if block.moe is not None:
                 block.moe.prepare(device)
@@ -87,7 +89,8 @@ class Decoder(nn.Module):
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
             # Repeated and not looked up: the backward pass is a sum then, and sorts no positions.
-            x = x + self.group.own(self.position_embedding.weight.repeat(len(tokens), 1))
+            positions = self.context.own(self.position_embedding.weight, 0)
+            x = x + self.group.own(positions.repeat(len(tokens), 1))
         return x if self.dtype is None else x.to(self.dtype)
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ def check(options: argparse.Namespace) -> None:
             f"--expert-parallel goes with experts, and {options.model} has none; leave it out, or "
             "set --num-experts"
         )
+    if options.context_parallel > 1:
+        _check_context(options)
 
 
 def _check_shape(options: argparse.Namespace) -> None:
@@ -100,6 +102,7 @@ def _check_parallel(options: argparse.Namespace) -> None:
         TrainerError: says which two options do not go together.
     """
     tensor, stages, zero = options.tensor_parallel, options.pipeline_parallel, options.zero_stage
+    context = options.context_parallel
     gate = math.gcd(options.ffn_hidden_size, GATE_WIDTH) if options.llama else 1
     for name, size in (
         ("--num-query-groups", options.num_query_groups if options.llama else 0),
@@ -109,8 +112,8 @@ def _check_parallel(options: argparse.Namespace) -> None:
             options.ffn_hidden_size // gate,
         ),
         (
-            "--micro-batch-size x --seq-length",
-            options.micro_batch_size * options.seq_length,
+            "--micro-batch-size x --seq-length" + (" / --context-parallel" if context > 1 else ""),
+            options.micro_batch_size * options.seq_length // context,
         ),
     ):
         if size % tensor:
@@ -187,6 +190,28 @@ def _check_experts(options: argparse.Namespace) -> None:
         )
 
 
+def _check_context(options: argparse.Namespace) -> None:
+    """Refuse samples that a context group cannot share out equally, and what it goes not with.
+
+    Raises:
+        TrainerError: says which two options do not go together.
+    """
+    size = options.context_parallel
+    if options.seq_length % (2 * size):
+        raise TrainerError(
+            f"--seq-length {options.seq_length} is not a multiple of 2 x --context-parallel "
+            f"{size}; change one of them"
+        )
+    for name, there in (
+        ("--engine deepspeed", options.engine == "deepspeed"),
+        ("--cuda-graphs", options.cuda_graphs),
+        ("--attention-backend efficient", options.attention_backend == "efficient"),
+        (f"{options.model} with windows or sinks", options.window_size or options.attention_sinks),
+    ):
+        if there:
+            raise TrainerError(f"{name} goes with --context-parallel 1 only; leave one of them out")
+
+
 def accumulation(options: argparse.Namespace, ranks: int) -> int:
     """Return the passes an iteration; fill in the global batch size if it was not given.
 
@@ -195,11 +220,13 @@ def accumulation(options: argparse.Namespace, ranks: int) -> int:
             batch x data parallel ranks, or has too few passes for the pipeline's stages.
     """
     stages = options.pipeline_parallel
-    model_ranks = options.tensor_parallel * stages
+    context = options.context_parallel
+    model_ranks = options.tensor_parallel * stages * context
     if ranks % model_ranks:
+        between = f"--context-parallel {context} x " if context > 1 else ""
         raise TrainerError(
             f"{ranks} ranks are not a multiple of --tensor-parallel {options.tensor_parallel} x "
-            f"--pipeline-parallel {stages} = {model_ranks}; change one of them"
+            f"{between}--pipeline-parallel {stages} = {model_ranks}; change one of them"
         )
     if options.cuda_graphs and ranks != model_ranks:
         raise TrainerError(

@@ -9,6 +9,8 @@ over the data parallel ranks, so that they differ in memory and communication an
     3  FSDP2 that frees a block's weights after use: weights are shared out too
 
 A tensor group's cut (tensor_group.py) comes first: the data parallel ranks share out a rank's part.
+The ranks of a context group (context_group.py) have the same weights and see other tokens, as data
+parallel ranks do, so that all this takes them for such.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
     with torch.device("meta"):
         unsplit = Decoder(options, vocab_size)
         dtype = DTYPES[options.precision] if masters else None
-        model = Decoder(options, vocab_size, dtype, ranks.tensor_group, ranks.expert_group)
+        model = Decoder(
+            options, vocab_size, dtype, ranks.tensor_group, ranks.context, ranks.expert_group
+        )
     shapes = {name: parameter.shape for name, parameter in unsplit.named_parameters()}
     model.keep_stage(ranks.stage, ranks.stages)
     if options.precision == "fp8":
@@ -76,7 +80,7 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
         options.engine == "torch"
         and options.zero_stage < 2
         and ranks.stages == 1
-        and ranks.data_size > 1
+        and ranks.replicas > 1
     ):
         if ranks.expert_mesh is not None:
             ignored = [name for name, _ in model.named_parameters() if is_expert(name)]
@@ -231,7 +235,7 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
         ]
         gradients = [local(gradient) for gradient in experts]
         sum_expert_gradients(gradients, ranks, shared_out=isinstance(model, FSDPModule))
-    if ranks.stages > 1 and ranks.data_size > 1:
+    if ranks.stages > 1 and ranks.replicas > 1:
         apart = {id(gradient) for gradient in experts}
         grads = (p.grad for p in model.parameters())
         every = [g for g in grads if g is not None and id(g) not in apart]
@@ -239,7 +243,7 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
         for work in [dist.all_reduce(each, group=group, async_op=True) for each in every]:
             if work is not None:
                 work.wait()
-        torch._foreach_div_(every, ranks.data_size)
+        torch._foreach_div_(every, ranks.replicas)
 
 
 def gradient_norm(model: nn.Module, ranks: Ranks) -> tuple[list[Tensor], Tensor]:

@@ -48,7 +48,8 @@ def all_gather(x: Tensor, size: int, name: str) -> Tensor:
     return _OPS.wait_tensor(whole)  # type: ignore[no-any-return]  # an operator is untyped
 
 
-def _reduce_scatter(x: Tensor, size: int, name: str) -> Tensor:
+def reduce_scatter(x: Tensor, size: int, name: str) -> Tensor:
+    """Return this rank's part, of ``size`` along the first dimension, of the ranks' sum."""
     part: Tensor = _OPS.reduce_scatter_tensor(x.contiguous(), "sum", size, name)
     return _OPS.wait_tensor(part)  # type: ignore[no-any-return]  # as above
 
@@ -61,14 +62,14 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _reduce_scatter(gradients[0], *ctx.group), None, None
+        return reduce_scatter(gradients[0], *ctx.group), None, None
 
 
 class _ScatterSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: int, name: str) -> Tensor:
         ctx.group = size, name
-        return _reduce_scatter(x, size, name)
+        return reduce_scatter(x, size, name)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

@@ -12,9 +12,10 @@ On several machines, the same line on each with its own rank, and all with one a
 
 A plain ``python3 train.py`` is one rank.  The files, of what can be asked for: arguments.py,
 rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py,
-which puts them together; of the ways to spread it: tensor_group.py, sharding.py (ZeRO), pipeline.py
-and by_deepspeed.py (the other engine); compiling.py (torch.compile, float8, CUDA graphs), data.py
-(batches), profiling.py (traces), world.py (ranks) and this one (the loop).
+which puts them together; of the ways to spread it: tensor_group.py, context_group.py with
+partial_attention.py, sharding.py (ZeRO), pipeline.py and by_deepspeed.py (the other engine);
+compiling.py (torch.compile, float8, CUDA graphs), data.py (batches), profiling.py (traces),
+world.py (ranks) and this one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
@@ -186,7 +187,9 @@ class Trainer:
     def batch(self, samples: data.Samples, first: int) -> Batch:
         """Return the rank's micro batch from the ranks' samples ``first`` on."""
         size = self.options.micro_batch_size
-        return samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+        whole = samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+        tokens, targets = (self.ranks.context.own(one, 1) for one in whole)
+        return tokens, targets
 
     def micro_batches(self) -> Iterator[Batch]:
         """Yield the rank's micro batches of all iterations, one after the other."""
@@ -263,8 +266,8 @@ class Trainer:
         if step == 2 and self.ranks.rank == 0:
             result, attention = compiling.attention_of(lambda: self.step(1))
             took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
-            if attention == "-" and self.options.compile != "none":
-                attention = "math"  # compiled to its single products
+            if attention == "-":
+                attention = "math"  # compiled, or a context group's, to its single products
             say("start", **took, attention=attention)
             return result
         result = self.step(step - 1)

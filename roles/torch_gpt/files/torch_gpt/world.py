@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from context_group import ContextGroup
 from experts import ExpertGroup
+from partial_attention import kernel_of
 from rules import TrainerError
 from tensor_group import TensorGroup
 from torch import Tensor
@@ -42,7 +44,8 @@ class Ranks:
     """This process among all; ``node_first`` is true for one rank of each node.
 
     The mesh has the dimensions pipeline, data and tensor; the ranks of a tensor group, which talk
-    most, are next to each other.  ``data_rank`` and ``data_size`` say which samples are this one's.
+    most, are next to each other.  Those along data have the same weights: they are context groups,
+    next to each other, and ``data_rank`` and ``data_size`` say which samples are this group's.
     """
 
     rank: int
@@ -57,17 +60,23 @@ class Ranks:
     data_size: int
     stage: int
     stages: int
+    context: ContextGroup
     expert_mesh: DeviceMesh | None = None  # data as expert_data x expert, where ranks share experts
 
     @property
     def expert_group(self) -> ExpertGroup:
         """This rank's expert group."""
-        name = self.mesh.get_group("data").group_name if self.data_size > 1 else ""
+        name = self.mesh.get_group("data").group_name if self.replicas > 1 else ""
         if self.expert_mesh is None:
-            return ExpertGroup(data_size=self.data_size, data_name=name)
+            return ExpertGroup(data_size=self.replicas, data_name=name)
         mesh = self.expert_mesh["expert"]
         group = mesh.get_group().group_name
-        return ExpertGroup(mesh.size(), mesh.get_local_rank(), group, self.data_size, name)
+        return ExpertGroup(mesh.size(), mesh.get_local_rank(), group, self.replicas, name)
+
+    @property
+    def replicas(self) -> int:
+        """How many ranks have the same weights, and each gradients of its own tokens."""
+        return self.data_size * self.context.size
 
     @property
     def tensor_group(self) -> TensorGroup:
@@ -107,24 +116,37 @@ def start(options: Namespace) -> Ranks:
     group = PrefixStore("group", store)
     dist.init_process_group(backend, store=group, rank=rank, world_size=size)
     stages, tensor = options.pipeline_parallel, options.tensor_parallel
-    data_size = size // (stages * tensor)
+    replicas = size // (stages * tensor)
     names = ("pipeline", "data", "tensor")
-    mesh = init_device_mesh(device.type, (stages, data_size, tensor), mesh_dim_names=names)
+    mesh = init_device_mesh(device.type, (stages, replicas, tensor), mesh_dim_names=names)
+    context = _context_group(mesh, options, device)
     expert_mesh, split = None, options.expert_parallel
     if split > 1:
         expert_mesh = init_device_mesh(
             device.type,
-            (stages, data_size // split, split, tensor),
+            (stages, replicas // split, split, tensor),
             mesh_dim_names=("pipeline", "expert_data", "expert", "tensor"),
         )
     return Ranks(
         *(rank, size, size // local_size, local == 0, device, backend, store, mesh),
-        data_rank=mesh.get_local_rank("data"),
-        data_size=data_size,
+        data_rank=mesh.get_local_rank("data") // context.size,
+        data_size=replicas // context.size,
         stage=mesh.get_local_rank("pipeline"),
         stages=stages,
+        context=context,
         expert_mesh=expert_mesh,
     )
+
+
+def _context_group(mesh: DeviceMesh, options: Namespace, device: torch.device) -> ContextGroup:
+    """Return this rank's context group; every rank takes part in making every group."""
+    size = options.context_parallel
+    if size == 1:
+        return ContextGroup()
+    groups = mesh.mesh.unflatten(1, (-1, size)).movedim(2, -1).flatten(0, 2).tolist()
+    group, _ = dist.new_subgroups_by_enumeration(groups)
+    kernel = kernel_of(options, device)
+    return ContextGroup(size, mesh.get_local_rank("data") % size, group.group_name, kernel)
 
 
 def finish() -> None:
