@@ -1,14 +1,15 @@
-"""Context parallelism: a group of ranks shares out the tokens of each sample.
+"""Context parallelism: a group of ranks splits the tokens of each sample.
 
-Every layer but attention works on tokens one by one, so that a rank computes those of its part
-alone.  For attention the group gathers keys and values, which of grouped queries are few beside
-the rest (Grattafiori et al. 2024, section 3.3.2), in each layer and again in its backward pass: no
-rank keeps more than its part.  A causal query looks at all before it, so that equal parts in a row
-would leave the last rank with most of the work: a sample is cut into twice as many chunks as there
-are ranks, and a rank has one from the head and its mirror image from the tail, in all equally much.
+Every layer except attention works on single tokens, so that a rank computes it for its own tokens.
+For attention the group gathers keys and values (Grattafiori et al. 2024, section 3.3.2), in each
+layer and again in its backward pass, so that no rank stores more than its share; with grouped
+queries they are small.  A causal query reads all keys before it: with equal parts in a row the last
+rank would have most of the work.  Therefore a sample is cut into two chunks per rank, and a rank
+has one from the head and its mirror image from the tail, which together cost the same on each rank.
 
-A chunk's queries attend to the chunk itself, causally, and without a mask to all chunks before it.
-The two are put together by their normalisers, as in ring attention (Liu et al. 2023).
+The queries of a chunk attend to the chunk itself with the causal mask, and to all chunks before it
+without a mask.  The two results are merged by their normalisers, as in ring attention (Liu et al.
+2023).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from torch import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ContextGroup:
-    """The ranks that share out each sample's tokens; ``name`` is the process group's.
+    """The ranks that split each sample's tokens; ``name`` is the process group's.
 
-    ``kernel`` is the one of attention, as partial_attention.py calls it.
+    ``kernel`` is the attention kernel, under its name in partial_attention.py.
     """
 
     size: int = 1
@@ -36,40 +37,38 @@ class ContextGroup:
     kernel: str = ""
 
     def own(self, x: Tensor, dimension: int) -> Tensor:
-        """Return this rank's tokens, its two chunks in order, of a dimension that has all."""
+        """Return this rank's two chunks, in order, of a dimension that has a sample's tokens."""
         if self.size == 1:
             return x
         chunks = x.chunk(2 * self.size, dimension)
         return torch.cat((chunks[self.rank], chunks[-1 - self.rank]), dimension)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Return causal attention of this rank's tokens to all before them.
+        """Return causal attention of this rank's tokens to the whole sample.
 
-        All are [samples, heads, tokens, head size].
+        All are [samples, heads, tokens, head size] with this rank's tokens.
         """
         return _Attention.apply(query, key, value, self)  # type: ignore[no-any-return, no-untyped-call]  # torch has not typed it
 
     def chunks(self, length: int) -> Iterator[tuple[int, slice, slice]]:
-        """Yield this rank's two: the tokens before one, and where it is among a rank's and all."""
-        for place, number in enumerate((self.rank, 2 * self.size - 1 - self.rank)):
-            before = number * length
-            yield (
-                before,
-                slice(place * length, (place + 1) * length),
-                slice(before, before + length),
-            )
+        """Yield of each of this rank's chunks: tokens before it, and its slices of the rank's
+        tokens and of the sample.
+        """
+        for index, number in enumerate((self.rank, 2 * self.size - 1 - self.rank)):
+            start = number * length
+            yield start, slice(index * length, (index + 1) * length), slice(start, start + length)
 
     def gather(self, key: Tensor, value: Tensor) -> Tensor:
-        """Return all keys and values, [2, samples, heads, seq, head size], of the ranks' own."""
-        whole = all_gather(torch.stack((key, value)).unsqueeze(0), self.size, self.name)
-        head, tail = whole.chunk(2, 4)  # of each rank
+        """Return the sample's keys and values, [2, samples, heads, seq, head size]."""
+        by_rank = all_gather(torch.stack((key, value)).unsqueeze(0), self.size, self.name)
+        head, tail = by_rank.chunk(2, 4)
         return torch.cat((*head.unbind(0), *tail.flip(0).unbind(0)), 3)
 
     def scatter_sum(self, x: Tensor) -> Tensor:
-        """Return the group's sum of what is as ``gather`` returns it, for this rank's tokens."""
+        """Return the group's sum for this rank's tokens; ``x`` has the shape of ``gather``'s."""
         chunks = x.chunk(2 * self.size, 3)
-        parts = [torch.cat((chunks[i], chunks[-1 - i]), 3) for i in range(self.size)]
-        return reduce_scatter(torch.stack(parts), self.size, self.name).squeeze(0)
+        by_rank = [torch.cat((chunks[i], chunks[-1 - i]), 3) for i in range(self.size)]
+        return reduce_scatter(torch.stack(by_rank), self.size, self.name).squeeze(0)
 
 
 class _Attention(torch.autograd.Function):
@@ -78,17 +77,18 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, group: ContextGroup) -> Tensor:
         keys, values = group.gather(key, value).unbind(0)
-        parts, normalisers = [], []
-        for before, place, _ in group.chunks(query.shape[2] // 2):
-            mine = (part[:, :, place] for part in (query, key, value))
-            out, normaliser, state = forward(group.kernel, *mine, causal=True)
-            if before:
-                earlier = keys[:, :, :before], values[:, :, :before]
-                more, other, _ = forward(group.kernel, query[:, :, place], *earlier, causal=False)
-                out, normaliser = merge(out, normaliser, more, other)
-            parts.append(out)
+        outputs, normalisers = [], []
+        for start, chunk, _ in group.chunks(query.shape[2] // 2):
+            inside = (x[:, :, chunk] for x in (query, key, value))
+            out, normaliser, state = forward(group.kernel, *inside, causal=True)
+            if start:
+                before = query[:, :, chunk], keys[:, :, :start], values[:, :, :start]
+                out, normaliser = merge(
+                    out, normaliser, *forward(group.kernel, *before, causal=False)[:2]
+                )
+            outputs.append(out)
             normalisers.append(normaliser)
-        y = torch.cat(parts, 2)
+        y = torch.cat(outputs, 2)
         ctx.group = group
         ctx.save_for_backward(query, key, value, y, *normalisers, *state)
         return y
@@ -97,20 +97,20 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         group, kernel = ctx.group, ctx.group.kernel
         query, key, value, y, head, tail, *state = ctx.saved_tensors
-        both = group.gather(key, value)  # again, rather than kept
-        by_both, by_query = torch.zeros_like(both), []
+        sample = group.gather(key, value)
+        by_sample, by_query = torch.zeros_like(sample), []
         chunks = group.chunks(query.shape[2] // 2)
-        for (before, place, within), normaliser in zip(chunks, (head, tail), strict=True):
-            some, gradient, out = (part[:, :, place] for part in (query, gradients[0], y))
-            known = out, normaliser, tuple(state)
-            given = some, key[:, :, place], value[:, :, place]
-            total, *own = backward(kernel, gradient, given, *known, causal=True)
-            by_both[:, :, :, within] += torch.stack(own)
-            if before:
-                given = some, both[0, :, :, :before], both[1, :, :, :before]
-                more, *earlier = backward(kernel, gradient, given, *known, causal=False)
-                by_both[:, :, :, :before] += torch.stack(earlier)
-                total = total + more
-            by_query.append(total)
-        by_key, by_value = group.scatter_sum(by_both).unbind(0)
+        for (start, chunk, position), normaliser in zip(chunks, (head, tail), strict=True):
+            queries, gradient, out = (x[:, :, chunk] for x in (query, gradients[0], y))
+            result = out, normaliser, tuple(state)
+            inside = queries, key[:, :, chunk], value[:, :, chunk]
+            by_queries, *by_keys = backward(kernel, gradient, inside, *result, causal=True)
+            by_sample[:, :, :, position] += torch.stack(by_keys)
+            if start:
+                before = queries, sample[0, :, :, :start], sample[1, :, :, :start]
+                more, *by_keys = backward(kernel, gradient, before, *result, causal=False)
+                by_sample[:, :, :, :start] += torch.stack(by_keys)
+                by_queries = by_queries + more
+            by_query.append(by_queries)
+        by_key, by_value = group.scatter_sum(by_sample).unbind(0)
         return torch.cat(by_query, 2), by_key, by_value, None

@@ -1,10 +1,10 @@
-"""Attention to some of the keys, with what is needed to put it together with that to others.
+"""Attention to a part of the keys, as it is needed to merge it with that to the others.
 
-The forward pass returns the normalisers, too: of each query the log of the sum of its exponentials.
-The backward pass, given the result and the normalisers of the whole, returns this part's share of
+The forward pass also returns the normalisers: for each query the log of its sum of exponentials.
+The backward pass takes the result and the normalisers of all keys, and returns this part's share of
 the gradients.  scaled_dot_product_attention hides both, so that its kernels are called by name.
-All tensors are [samples, heads, tokens, head size], the normalisers fp32 [samples, heads, tokens];
-keys and values may have fewer heads, each of which serves as many of the query's, side by side.
+All tensors are [samples, heads, tokens, head size], normalisers fp32 [samples, heads, tokens]; keys
+and values may have fewer heads, each of which serves as many of the query's, side by side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 _AT: Any = torch.ops.aten
 CUDNN_HEAD_SIZE = 128  # the largest that its backward pass takes
-State = tuple[Tensor, ...]  # of a kernel's random numbers, of which there are none: no dropout
+State = tuple[Tensor, ...]  # a kernel's seed and offset, which nothing reads without dropout
 
 
 def on_hopper(device: torch.device) -> bool:
@@ -30,14 +30,14 @@ def on_hopper(device: torch.device) -> bool:
 
 
 def kernel_of(options: Namespace, device: torch.device) -> str:
-    """Return the kernel that a context group computes with: cudnn, flash, cpu_flash or math."""
-    asked = options.attention_backend
-    if asked == "math" or (device.type == "cuda" and options.precision == "fp32"):
+    """Return the kernel of a context group: cudnn, flash, cpu_flash or math."""
+    backend = options.attention_backend
+    if backend == "math" or (device.type == "cuda" and options.precision == "fp32"):
         return "math"
     if device.type == "cpu":
         return "cpu_flash"
-    if asked != "auto":
-        return str(asked)
+    if backend != "auto":
+        return str(backend)
     head_size = options.kv_channels or options.hidden_size // options.num_attention_heads
     return "cudnn" if on_hopper(device) and head_size <= CUDNN_HEAD_SIZE else "flash"
 
@@ -45,20 +45,20 @@ def kernel_of(options: Namespace, device: torch.device) -> str:
 def forward(
     kernel: str, query: Tensor, key: Tensor, value: Tensor, causal: bool
 ) -> tuple[Tensor, Tensor, State]:
-    """Return attention, its normalisers and what ``backward`` needs besides."""
-    given = query, key, value
+    """Return attention, its normalisers and the kernel's state for ``backward``."""
+    inputs = query, key, value
     if kernel == "cudnn":
         out, normaliser, *_, seed, offset, _ = _AT._scaled_dot_product_cudnn_attention(
-            *given, None, True, 0.0, causal
+            *inputs, None, True, 0.0, causal
         )
         return out, normaliser.squeeze(-1), (seed, offset)
     if kernel == "flash":
         out, normaliser, *_, seed, offset, _ = _AT._scaled_dot_product_flash_attention(
-            *given, 0.0, causal
+            *inputs, 0.0, causal
         )
         return out, normaliser, (seed, offset)
     if kernel == "cpu_flash":
-        return *_AT._scaled_dot_product_flash_attention_for_cpu(*given, 0.0, causal), ()
+        return *_AT._scaled_dot_product_flash_attention_for_cpu(*inputs, 0.0, causal), ()
     scores = _scores(query, key, causal)
     normaliser = scores.logsumexp(-1)
     return _by_heads(_weights(scores, normaliser), value).to(value.dtype), normaliser, ()
@@ -67,49 +67,50 @@ def forward(
 def backward(
     kernel: str,
     gradient: Tensor,
-    given: tuple[Tensor, Tensor, Tensor],
+    inputs: tuple[Tensor, Tensor, Tensor],
     out: Tensor,
     normaliser: Tensor,
     state: State,
     causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of query, key and value, which are ``given``.
+    """Return the gradients of ``inputs``: query, key and value.
 
     ``out`` and ``normaliser`` are those of the attention to all keys.
     """
-    query, key, value = given
-    most = None, None, query.shape[2], key.shape[2]  # lengths: all are equal
+    query, key, value = inputs
+    lengths = None, None, query.shape[2], key.shape[2]  # of each sample: none; the longest
     if kernel == "cudnn":
         result = _AT._scaled_dot_product_cudnn_attention_backward(
-            gradient, *given, out, normaliser.unsqueeze(-1), *state, None, *most, 0.0, causal
+            gradient, *inputs, out, normaliser.unsqueeze(-1), *state, None, *lengths, 0.0, causal
         )
     elif kernel == "flash":
         result = _AT._scaled_dot_product_flash_attention_backward(
-            gradient, *given, out, normaliser, *most, 0.0, causal, *state
+            gradient, *inputs, out, normaliser, *lengths, 0.0, causal, *state
         )
     elif kernel == "cpu_flash":
         result = _AT._scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, *given, out, normaliser, 0.0, causal
+            gradient, *inputs, out, normaliser, 0.0, causal
         )
     else:
         weights = _weights(_scores(query, key, causal), normaliser)
         by_weights = _by_heads(gradient.float(), value.mT)
         along = (gradient.float() * out).sum(-1, keepdim=True)
         by_scores = weights * (by_weights - along) / math.sqrt(query.shape[3])
-        result = (
-            _by_heads(by_scores, key),
-            _of_heads(by_scores.mT, query, key.shape[1]),
-            _of_heads(weights.mT, gradient, key.shape[1]),
+        by_key = _of_heads(by_scores.mT, query, key.shape[1])
+        by_value = _of_heads(weights.mT, gradient, key.shape[1])
+        return (
+            _by_heads(by_scores, key).to(query.dtype),
+            by_key.to(key.dtype),
+            by_value.to(value.dtype),
         )
-        result = tuple(one.to(of.dtype) for one, of in zip(result, given, strict=True))
     return result  # type: ignore[no-any-return]  # an operator is untyped
 
 
-def merge(out: Tensor, normaliser: Tensor, more: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the attention to two sets of keys and its normalisers, from those of each."""
-    both = torch.logaddexp(normaliser, other)
-    share, rest = ((part - both).exp().unsqueeze(-1) for part in (normaliser, other))
-    return (out * share + more * rest).to(out.dtype), both
+def merge(out: Tensor, normaliser: Tensor, out_2: Tensor, normaliser_2: Tensor) -> Any:
+    """Return the attention to two sets of keys and its normalisers, from those to each set."""
+    total = torch.logaddexp(normaliser, normaliser_2)
+    share, share_2 = ((x - total).exp().unsqueeze(-1) for x in (normaliser, normaliser_2))
+    return (out * share + out_2 * share_2).to(out.dtype), total
 
 
 def _by_heads(x: Tensor, of_groups: Tensor) -> Tensor:
