@@ -64,7 +64,6 @@ class Roster:
     def __init__(self, run: str, nodes: int) -> None:
         self.folder = os.path.join(run, ROSTER)
         self.ranks = ["%04d" % rank for rank in range(nodes)]
-        self.looked_since = time.monotonic()
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
 
     def come(self, rank: int, facts: dict[str, Any]) -> None:

@@ -74,11 +74,6 @@ def is_secret(name: str) -> bool:
     return _CORE.search(name.lower()) is not None
 
 
-def masked_value(name: str, value: str) -> str:
-    """Return a variable's value; MASKED where it is named like a secret."""
-    return MASKED if value and is_secret(name) else value
-
-
 def secrets_in(argv: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     """Yield each argument that holds a secret by its name: index, the text before it, the secret.
 

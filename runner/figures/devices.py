@@ -5,32 +5,25 @@ training here uses that, so theirs is halved. `fp16` and `bf16` are the tensor c
 fp32 accumulation, `tf32` and `fp8` likewise; `fp32` is without tensor cores. A rate that a device
 lacks is not there: V100 and T4 multiply neither bf16 nor tf32, A100 no fp8.
 
-`memory` is the bandwidth of the same sheet.
-
 Devices are recognised by the name that nvidia-smi or npu-smi prints. A name that is not in the
 table has no peak: a peak of the wrong card would give a wrong MFU without anybody noticing.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from runner.terms.record import MIXED_FP8
 
 
 @dataclass(frozen=True)
 class Device:
-    """One kind of device: `pattern` matches its name whole, `peak` is in TFLOP/s, dense.
-
-    `memory` is in GB/s, by a pattern found in the name (empty: in any), the first that is; none
-    where we know no figure.
-    """
+    """One kind of device: `pattern` matches its name whole, `peak` is in TFLOP/s, dense."""
 
     name: str
     pattern: str
     peak: Mapping[str, float]
     source: str
-    memory: Mapping[str, float] = field(default_factory=dict)
 
 
 def _half(rate: float, tf32: float, fp32: float, fp8: float | None = None) -> dict[str, float]:
@@ -57,54 +50,47 @@ DEVICES = (
         r"Tesla V100-SXM[23]-\d+GB(-LS)?",
         {"fp16": 125, "fp32": 15.7},
         _V100,
-        {"": 900},
     ),
-    Device("V100 PCIe", r"Tesla V100-PCIE-\d+GB", {"fp16": 112, "fp32": 14}, _V100, {"": 900}),
-    Device("V100S PCIe", r"Tesla V100S-PCIE-\d+GB", {"fp16": 130, "fp32": 16.4}, _V100, {"": 1134}),
-    Device("T4", r"Tesla T4", {"fp16": 65, "fp32": 8.1}, "NVIDIA T4 data sheet (2019)", {"": 300}),
+    Device("V100 PCIe", r"Tesla V100-PCIE-\d+GB", {"fp16": 112, "fp32": 14}, _V100),
+    Device("V100S PCIe", r"Tesla V100S-PCIE-\d+GB", {"fp16": 130, "fp32": 16.4}, _V100),
+    Device("T4", r"Tesla T4", {"fp16": 65, "fp32": 8.1}, "NVIDIA T4 data sheet (2019)"),
     # SXM4 and PCIe cards of 40 and 80 GB have the same rates; the A800 lacks NVLink bandwidth only.
     Device(
         "A100",
         r"A[18]00[- ](SXM4-|PCIE-)?\d+GB( PCIe| LC)?|A800-SXM4-\d+GB",
         _half(312, 156, 19.5),
         _A100,
-        {"80GB PCIe|PCIE-80GB": 1935, "80GB": 2039, "40GB": 1555},
     ),
-    Device("A10", r"A10", _half(125, 62.5, 31.2), "NVIDIA A10 data sheet (2021)", {"": 600}),
-    Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67, 1979), _H100, {"": 3350}),
-    Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51, 1513), _H100, {"": 2000}),
-    Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60, 1670.5), _H100, {"": 3900}),
-    Device("H200 SXM", r"H200", _half(989.5, 494.5, 67, 1979), _H200, {"": 4800}),
-    Device("H200 NVL", r"H200 NVL", _half(835.5, 417.5, 60, 1670.5), _H200, {"": 4800}),
+    Device("A10", r"A10", _half(125, 62.5, 31.2), "NVIDIA A10 data sheet (2021)"),
+    Device("H100 SXM", r"H[18]00 80GB HBM3", _half(989.5, 494.5, 67, 1979), _H100),
+    Device("H100 PCIe", r"H100 PCIe", _half(756.5, 378, 51, 1513), _H100),
+    Device("H100 NVL", r"H100 NVL", _half(835.5, 417.5, 60, 1670.5), _H100),
+    Device("H200 SXM", r"H200", _half(989.5, 494.5, 67, 1979), _H200),
+    Device("H200 NVL", r"H200 NVL", _half(835.5, 417.5, 60, 1670.5), _H200),
     Device("B200", r"B200", _half(2250, 1100, 75, 4500), _B200),
-    Device("GB200", r"GB200", _half(2500, 1250, 80, 5000), _GB200, {"": 8000}),
-    Device(
-        "L4", r"L4", _half(121, 60, 30.3, 242.5), "NVIDIA L4 data sheet (2023), halved", {"": 300}
-    ),
-    Device("L40S", r"L40S", _half(362, 183, 91.6, 733), "NVIDIA L40S data sheet (2023)", {"": 864}),
-    Device("RTX 3090", r"GeForce RTX 3090", _half(71, 35.6, 35.6), _GA102, {"": 936}),
-    Device("RTX 4090", r"GeForce RTX 4090", _half(165.2, 82.6, 82.6, 330.3), _ADA, {"": 1008}),
+    Device("GB200", r"GB200", _half(2500, 1250, 80, 5000), _GB200),
+    Device("L4", r"L4", _half(121, 60, 30.3, 242.5), "NVIDIA L4 data sheet (2023), halved"),
+    Device("L40S", r"L40S", _half(362, 183, 91.6, 733), "NVIDIA L40S data sheet (2023)"),
+    Device("RTX 3090", r"GeForce RTX 3090", _half(71, 35.6, 35.6), _GA102),
+    Device("RTX 4090", r"GeForce RTX 4090", _half(165.2, 82.6, 82.6, 330.3), _ADA),
     # A device is one of the card's two dies.
     Device(
         "MI250X",
         r"AMD Instinct MI250X( / MI250)?",
         {"bf16": 191.5, "fp16": 191.5, "fp32": 47.9},
         _MI250X,
-        {"": 1638.4},
     ),
     Device(
         "MI300X",
         r"AMD Instinct MI300X( OAM)?",
         _half(1307.4, 653.7, 163.4, 2614.9),
         _MI300X,
-        {"": 5300},
     ),
     Device(
         "MI325X",
         r"AMD Instinct MI325X( OAM)?",
         _half(1307.4, 653.7, 163.4, 2614.9),
         _MI325X,
-        {"": 6000},
     ),
     Device("Ascend 910A", r"(Ascend ?)?910A", {"fp16": 256}, _ASCEND),
 )
@@ -114,13 +100,6 @@ def find_device(name: str) -> Device | None:
     """Find the device that nvidia-smi or npu-smi prints as `name`."""
     short = re.sub(r"^NVIDIA ", "", name.strip())
     return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
-
-
-def memory_rate(name: str) -> float | None:
-    """Return how fast a device's memory is by its data sheet, in GB/s; None where we know none."""
-    device = find_device(name)
-    found = device.memory.items() if device else ()
-    return next((rate for pattern, rate in found if re.search(pattern, name)), None)
 
 
 def peak(name: str, wanted: str | None) -> tuple[float | None, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from node.causes import Cause, known
 from runner.base.errors import UserError
-from runner.figures.parity import Parity, parity
+from runner.figures.parity import parity
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
@@ -165,15 +165,6 @@ class Readings:
             if id_ is None and same and each.counts:
                 id_ = each.candidate
         return [x for x in found if x.candidate == id_ and x.length == length and x.counts]
-
-    def parities(self, found: Sequence[TuneReading]) -> Mapping[str, Parity]:
-        """Return whether each candidate learns what its baseline does, by its longest runs."""
-        judged = {}
-        for (id_, length), ours in _by_candidate(found).items():
-            base = self._baseline(found, self.candidates.by_id[id_], length)
-            if base and base != ours:
-                judged[id_] = parity(_records(ours), _records(base))
-        return judged
 
 
 def _by_candidate(found: Sequence[TuneReading]) -> dict[tuple[str, Length], list[TuneReading]]:

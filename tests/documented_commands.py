@@ -1,0 +1,64 @@
+"""The command lines of README, tutorial and how-tos, as they stand there."""
+
+import re
+
+from tests.conftest import ROOT
+
+PAGES = ("README.md", "docs/tutorial.md", *sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "how-to").glob("*.md")
+))  # fmt: skip
+PROGRAMS = (
+    "trainbench|make|cp|source|ssh-copy-id|pip|mlflow|wandb|find|systemd-run|journalctl|runuser"
+)
+_LINE = re.compile(rf"(?:{PROGRAMS}) .*")
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(page: str) -> list[str]:
+    """Return a page's commands in order: lines of blocks, indented or fenced without a language,
+    that begin with a program; without their comments.
+    """
+    text = (ROOT / page).read_text(encoding="utf-8")
+    text = _FENCE.sub(lambda found: "" if found[1] else re.sub("(?m)^", "    ", found[2]), text)
+    lines = re.findall(r"(?m)^ {4,}(\S.*)$", text)
+    return [re.sub(r"\s+# .*", "", line) for line in lines if _LINE.fullmatch(line)]
+
+
+CLUSTER, README, ACCEPT = "docs/how-to/cluster.md", "README.md", "docs/how-to/accept.md"
+_SLURM_LINES = (
+    "cp -r inventory/slurm inventory/mine",
+    "trainbench bench matrix.yaml -i inventory/mine --dry-run",
+    "trainbench bench matrix.yaml -i inventory/mine",
+    "trainbench status --watch",
+)
+# By page and line: what tests/on_slurm and tests/on_nodes run.
+ON_SLURM = {(README, line) for line in commands(README) if line in _SLURM_LINES}
+ON_NODES = {
+    *((CLUSTER, line) for line in commands(CLUSTER)),
+    *((README, line) for line in commands(README) if line.startswith("trainbench ")),
+    *((ACCEPT, line) for line in commands(ACCEPT)[:2]),
+} - {(README, line) for line in (_SLURM_LINES[1], _SLURM_LINES[3])}
+PREFETCH = "tests/roles/test_prefetch.py::test_a_node_without_a_network_is_set_up"
+# What no test types as it stands: who runs the same, or why nobody does.
+ELSEWHERE = {
+    "make demo": "tests/tools/test_demo.py::test_a_fresh_clone_shows_the_table",
+    "make test": "runs this test",
+    "ssh-copy-id train@10.0.0.11": "asks for a password: OpenSSH's own program",
+    "trainbench accept -i inventory/mine --soak 24h": "takes a day",
+    "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node"
+    " >/var/log/trainbench-accept.log 2>&1": "a site's own script, of a user that it has",
+    "trainbench prefetch -i inventory/mine": PREFETCH,
+    "trainbench setup -i inventory/mine -e site_prefetched=prefetch": PREFETCH,
+    'systemd-run --user --unit=bench --working-directory="$PWD"'
+    " trainbench bench matrix.yaml -i inventory/mine": "needs a systemd, which test machines lack",
+    "journalctl --user -u bench -f": "needs a systemd, which test machines lack",
+    "pip install 'trainbench-cluster[mlflow]'": "needs a release on the index",
+    "pip install 'trainbench-cluster[wandb]'": "needs a release on the index",
+    "mlflow ui --backend-store-uri sqlite:///store/mlflow.db": "needs all of mlflow, 1 GB:"
+    " tests/runner/archive reads the store with its library",
+    "wandb sync store/wandb/offline-run-*": "sends to somebody's account",
+    "find . -type f | sed 's,^./,,' | LC_ALL=C sort | xargs sha256sum | sha256sum": "tests/runner/"
+    "archive/test_trackers.py::test_the_evidences_checksum_is_that_of_sha256sum",
+    "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tuner/"
+    "test_search_on_nodes.py::test_the_fastest_wins_by_its_long_runs",
+}
