@@ -23,6 +23,7 @@ from runner.commands import (
     about,
     accept,
     bench,
+    board,
     collect,
     compare,
     completion,
@@ -54,7 +55,20 @@ _as_json: list[bool] = []  # whether this command line asks for JSON
 # In the order of --help.
 COMMANDS = (
     *(init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
-    *(expect, history, site, export, publish, rerun, parse, import_, systems, matrices, docs),
+    *(
+        expect,
+        history,
+        site,
+        export,
+        publish,
+        board,
+        rerun,
+        parse,
+        import_,
+        systems,
+        matrices,
+        docs,
+    ),
     *(prefetch, teardown, completion, about),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}

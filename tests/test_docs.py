@@ -17,6 +17,7 @@ import yaml
 from node.causes import Cause
 from runner.base.paths import DEFAULT_INVENTORY
 from runner.base.shape import shape
+from runner.board.refusal import NOT_DETECTED, REASONS
 from runner.doctor.items import ITEM_RULES
 from runner.expect.references import COLUMNS as REFERENCE_COLUMNS
 from runner.figures.publishable import CODES
@@ -216,6 +217,15 @@ def machine_commands() -> str:
     return table("command | JSON | exit codes", rows)
 
 
+def board_reasons() -> str:
+    rows = "".join(f"| `{code}` | {why} |\n" for code, why in REASONS.items())
+    return table("code | the bundle is refused since", rows)
+
+
+def board_limits() -> str:
+    return "\n" + "".join(f"- {line}\n" for line in NOT_DETECTED) + "\n"
+
+
 ENDS = {
     "refused": "bench refuses to begin",
     "unasked": "doctor cannot ask the node",
@@ -235,6 +245,7 @@ def hostile_ways() -> str:
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": rooms},
     "docs/doctor.md": {"items": items},
+    "docs/how-to/board.md": {"reasons": board_reasons, "limits": board_limits},
     "docs/how-to/expect.md": {"columns": reference_columns},
     "docs/how-to/machines.md": {"commands": machine_commands},
     "README.md": {"support": support},

@@ -222,6 +222,11 @@ def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -
         return []
 
 
+def polled_steps(node: Path, readers: Readers) -> list[Seen]:
+    """Return the steps that polls saw in the log of a node's folder, by timeline.jsonl."""
+    return _times(readers, node, _polls_of(node), _lasted(node)[1])
+
+
 def _polls_of(node: Path) -> list[_Poll]:
     try:
         return list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))

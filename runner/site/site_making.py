@@ -13,6 +13,7 @@ from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
 from runner.site import cell_pages, comparison_pages, data_files, index_page, places
+from runner.site.front_matter import FrontMatter
 from runner.site.logs import copied
 from runner.site.site_folder import UnwritableError, new_site, write
 from runner.site.whole import WholeSite
@@ -27,17 +28,30 @@ class _Order:
     source: Path
     folder: Path
     log_bytes: int
+    notices: tuple[str, ...] = ()
 
 
-def make_site(found: Sequence[Path], target: Path, *, log_bytes: int, told: Told) -> WholeSite:
+def make_site(
+    found: Sequence[Path],
+    target: Path,
+    *,
+    log_bytes: int,
+    told: Told,
+    front: FrontMatter | None = None,
+) -> WholeSite:
     """Write a site of the campaigns `found` to `target`, whole or not at all.
 
-    Of each log `log_bytes` are kept.
+    Of each log `log_bytes` are kept. `front` is what a board adds.
     Raises UserError where none of them can be read, or the folder cannot be written.
     """
     with new_site(target, found) as folder:
         orders = [
-            _Order(source, folder / places.unsorted(number), log_bytes)
+            _Order(
+                source,
+                folder / places.unsorted(number),
+                log_bytes,
+                _notices(front, source),
+            )
             for number, source in enumerate(found)
         ]
         read: list[tuple[Path, CampaignPoints | str]] = []
@@ -53,8 +67,14 @@ def make_site(found: Sequence[Path], target: Path, *, log_bytes: int, told: Told
                 order.folder.rename((folder / places.campaign(one.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        _write_pages(site, folder, told)
+        _write_pages(site, folder, told, front or FrontMatter())
     return site
+
+
+def _notices(front: FrontMatter | None, source: Path) -> tuple[str, ...]:
+    """Return what a board says on a campaign's own page."""
+    bundle = front.listed.get(source.name) if front else None
+    return tuple(bundle.notices) if bundle else ()
 
 
 def _campaign(order: _Order) -> CampaignPoints | str:
@@ -72,6 +92,7 @@ def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
     campaign = points_of(read)
     logs, evidence = copied(read, order.folder, order.log_bytes)
     notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
+    notices += order.notices
     write(
         order.folder / places.INDEX,
         to_html(
@@ -93,7 +114,7 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
     return replace(point, logs=kept)
 
 
-def _write_pages(site: WholeSite, folder: Path, told: Told) -> None:
+def _write_pages(site: WholeSite, folder: Path, told: Told, front: FrontMatter) -> None:
     """Write every page but the campaigns' own."""
     pages = templates()
     table = page_script()
@@ -112,7 +133,7 @@ def _write_pages(site: WholeSite, folder: Path, told: Told) -> None:
         told("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
         put(places.comparison(a, b), "comparison", [], values)
-    put(places.INDEX, "index", [table], index_page.page(site))
+    put(places.INDEX, "index", [table], index_page.page(site, front))
     write(folder / places.POINTS, data_files.points(site))
     write(folder / places.REGRESSIONS, data_files.regressions(site))
     told("writing pages", count, count)

@@ -282,12 +282,53 @@ class AboutAnswer:
     schema: Schema = 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class BundleRefusal:
+    """A reason against a bundle: a code of docs/how-to/board.md, and why it holds."""
+
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleCheck:
+    """A bundle that was checked; accepted without a refusal."""
+
+    path: str
+    sha256: str
+    campaign: str
+    entity: str
+    accepted: bool
+    refusals: tuple[BundleRefusal, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardCheckAnswer:
+    """What `board check` found of each bundle; `changes` are of a pull request's other files."""
+
+    accepted: bool  # all bundles, and nothing else was changed
+    bundles: tuple[BundleCheck, ...]
+    changes: tuple[BundleRefusal, ...]
+    schema: Schema = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardInitAnswer:
+    """The files of a board that `board init` wrote."""
+
+    folder: str
+    files: tuple[str, ...]
+    schema: Schema = 1
+
+
 # docs/schemas/<name>.json of each.
 ANSWERS: Mapping[str, type] = {
     "about": AboutAnswer,
     "accept_plan": AcceptPlanAnswer,
     "bench_detached": DetachedAnswer,
     "bench_script": ScriptAnswer,
+    "board_check": BoardCheckAnswer,
+    "board_init": BoardInitAnswer,
     "completion": CompletionAnswer,
     "docs": DocsAnswer,
     "error": ErrorAnswer,
