@@ -9,14 +9,14 @@ the reason. So is one of which the edges are known too coarsely, or that lacks a
 """
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
-from statistics import fmean
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.load.utilisation import NodeSamples, Sample
+from runner.load.sample_table import UNTOLD, Floats, SampleTable, tabled, told
+from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 from runner.terms.record import Energy, Thermals
 
@@ -30,83 +30,127 @@ THROTTLES: Mapping[int, str] = {
 }
 SHORTEST_S = 5.0  # of the counted steps: a counter is renewed up to 0.1 s late, at either edge
 MOST_PERCENT = 3.0  # ± of a figure by when the steps began and ended; beyond it there is none
-Point = tuple[float, float]
+Curve = tuple[Floats, Floats]  # times in s, and a value at each
 _MOMENTS, _MEANS = (0.5, 0.5), (0.0, 1.0)  # what two samples weigh of the time between them
 Method = Literal["counter", "integrated"]
+_NO_CURVE: Curve = (np.empty(0), np.empty(0))
+
+
+class NodeEnergy(NamedTuple):
+    """What a node's devices took: joules, ± how many, and for how many device seconds."""
+
+    joules: float = 0.0
+    within: float = 0.0
+    device_s: float = 0.0
+    window_s: float = 0.0
+    iterations: int = 0
+    integrated: bool = False
+    missing: str = ""
 
 
 def energy(nodes: Iterable[NodeSamples]) -> Energy:
     """Add up all devices of all nodes, each over its node's window."""
-    total, off, device_s = 0.0, 0.0, 0.0
-    methods, iterations = set(), set()
-    for samples, window, _, had, name in nodes:
-        if not samples:
-            return Energy(None, missing=f"{name} was not sampled")
-        if window is None:
-            return Energy(None, missing="when the counted steps ran is not known")
-        length = window.end - window.begin
-        if length < SHORTEST_S:
-            return Energy(None, missing=f"the counted steps took less than {SHORTEST_S:g} s")
-        sampled = by_device(samples)
-        if lost := [device for device in had if device not in sampled]:
-            return Energy(None, missing=f"device {lost[0]} of {name} has no samples")
-        iterations.add(window.iterations)
-        for device, of_device in sampled.items():
-            used = _used(of_device, window)
-            if used is None:
-                return Energy(None, missing=f"device {device}: {_why_not(of_device, window)}")
-            methods.add(used.method)
-            total, off, device_s = total + used.joules, off + used.within, device_s + length
+    return together([of_node(node) for node in nodes])
+
+
+def together(nodes: Sequence[NodeEnergy]) -> Energy:
+    """Add up the parts of a run's nodes; none where one of them is missing."""
+    if missing := next((node.missing for node in nodes if node.missing), ""):
+        return Energy(None, missing=missing)
+    iterations = {node.iterations for node in nodes}
     if len(iterations) != 1:
         return Energy(None, missing="the nodes logged other steps")
-    percent = off / total * 100 if total else 0.0
+    total = sum(node.joules for node in nodes)
+    percent = sum(node.within for node in nodes) / total * 100 if total else 0.0
     if percent > MOST_PERCENT:
-        return Energy(None, missing=_too_coarse(percent, length))
-    method: Method = "integrated" if "integrated" in methods else "counter"
+        return Energy(None, missing=_too_coarse(percent, nodes[-1].window_s))
+    method: Method = "integrated" if any(node.integrated for node in nodes) else "counter"
+    device_s = sum(node.device_s for node in nodes)
     return Energy(total, method, iterations.pop(), "", percent, total / device_s)
+
+
+def of_node(node: NodeSamples) -> NodeEnergy:
+    """Add up a node's devices over its window."""
+    table, window, name = tabled(node.samples), node.window, node.name
+    if not len(table):
+        return NodeEnergy(missing=f"{name} was not sampled")
+    if window is None:
+        return NodeEnergy(missing="when the counted steps ran is not known")
+    length = window.end - window.begin
+    if length < SHORTEST_S:
+        return NodeEnergy(missing=f"the counted steps took less than {SHORTEST_S:g} s")
+    sampled = table.by_device()
+    if lost := [device for device in node.devices if device not in sampled]:
+        return NodeEnergy(missing=f"device {lost[0]} of {name} has no samples")
+    each = {device: _used(of_device, window) for device, of_device in sampled.items()}
+    used = [one for one in each.values() if one is not None]
+    if len(used) < len(each):
+        device = next(device for device, one in each.items() if one is None)
+        return NodeEnergy(missing=f"device {device}: {_why_not(sampled[device], window)}")
+    return NodeEnergy(
+        sum(one.joules for one in used),
+        sum(one.within for one in used),
+        length * len(used),
+        length,
+        window.iterations,
+        any(one.method == "integrated" for one in used),
+    )
+
+
+class NodeThermals(NamedTuple):
+    """A node's part: the sum of W and of how many samples, within its window and before."""
+
+    power: tuple[float, int]
+    idle: tuple[float, int]
+    temperature_c: float | None
+    sm_clock_mhz: float | None
+    events: int | None  # all bits that were set; None: no sample says it
 
 
 def thermals(nodes: Iterable[NodeSamples]) -> Thermals:
     """Look at the samples of all devices within their windows, and before their nodes began."""
-    nodes = list(nodes)
-    within = [
-        sample
-        for node in nodes
-        if node.window is not None
-        for sample in node.samples
-        if node.window.surely(sample.time)
-    ]
-    waiting = [
-        sample
-        for node in nodes
-        if node.began is not None
-        for sample in node.samples
-        if sample.time < node.began
-    ]
-    heat = [s.temperature_c for s in within if s.temperature_c is not None]
-    clocks = [s.sm_clock_mhz for s in within if s.sm_clock_mhz is not None]
-    masks = [s.clock_events for s in within if s.clock_events is not None]
+    return heat_of([thermals_of_node(node) for node in nodes])
+
+
+def thermals_of_node(node: NodeSamples) -> NodeThermals:
+    """Look at a node's samples within its window, and before it began."""
+    table, within = tabled(node.samples), node.within
+    waiting = table.where(table.time < (-math.inf if node.began is None else node.began))
+    heat, clocks = told(within.temperature_c), told(within.sm_clock_mhz)
+    events = within.clock_events[within.clock_events != UNTOLD]
+    return NodeThermals(
+        _sum(within.power_w),
+        _sum(waiting.power_w),
+        float(heat.max()) if len(heat) else None,
+        float(clocks.min()) if len(clocks) else None,
+        int(np.bitwise_or.reduce(events)) if len(events) else None,
+    )
+
+
+def heat_of(nodes: Sequence[NodeThermals]) -> Thermals:
+    """Put the parts of a run's nodes together."""
+    masks = [node.events for node in nodes if node.events is not None]
     reasons = (name for bit, name in THROTTLES.items() if any(mask & bit for mask in masks))
+    heat = [node.temperature_c for node in nodes if node.temperature_c is not None]
+    clocks = [node.sm_clock_mhz for node in nodes if node.sm_clock_mhz is not None]
     return Thermals(
-        mean_power_w=_mean_power(within),
-        idle_power_w=_mean_power(waiting),
+        mean_power_w=_mean(node.power for node in nodes),
+        idle_power_w=_mean(node.idle for node in nodes),
         temperature_c=max(heat, default=None),
         sm_clock_mhz=min(clocks, default=None),
         throttled=tuple(reasons) if masks else None,
     )
 
 
-def _mean_power(samples: Iterable[Sample]) -> float | None:
-    power = [sample.power_w for sample in samples if sample.power_w is not None]
-    return fmean(power) if power else None
+def _sum(values: Floats) -> tuple[float, int]:
+    there = told(values)
+    return math.fsum(there), len(there)
 
 
-def by_device(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
-    """Sort samples by device, and each device's by time."""
-    devices: dict[str, list[Sample]] = {}
-    for sample in sorted(samples, key=lambda sample: sample.time):
-        devices.setdefault(sample.device, []).append(sample)
-    return devices
+def _mean(sums: Iterable[tuple[float, int]]) -> float | None:
+    totals = list(sums)
+    count = sum(number for _, number in totals)
+    return math.fsum(total for total, _ in totals) / count if count else None
 
 
 class _Used(NamedTuple):
@@ -115,13 +159,15 @@ class _Used(NamedTuple):
     method: Method
 
 
-def _used(samples: Sequence[Sample], window: Window) -> _Used | None:
+def _used(samples: SampleTable, window: Window) -> _Used | None:
     """Return what a device used in the window; None where samples lack.
 
     A power sample is of a moment, or the mean of the second before it (NVML on Ampere and later):
     what the two make of the window apart is as open as where it lies.
     """
-    windows = window.possible(sample.time for sample in samples)
+    times, off = samples.time, window.begin_within
+    near = (abs(times - window.begin) < off) | (abs(times - window.end) < off)
+    windows = window.possible(times[near].tolist())
     if counted := _between(_of_counter(samples, window), window, windows):
         return _Used(*counted, "counter")
     power = _of_power(samples, window)
@@ -132,65 +178,73 @@ def _used(samples: Sequence[Sample], window: Window) -> _Used | None:
     return None
 
 
-def _of_counter(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
-    """Return (time, joules) by the counter; none where it was reset about the window."""
-    points = [(s.time, s.energy_j) for s in samples if s.energy_j is not None]
-    near = [p for p in points if window.begin - GAP_S <= p[0] <= window.end + GAP_S]
-    return [] if any(after[1] < before[1] for before, after in pairwise(near)) else points
+def _curve(samples: SampleTable, values: Floats) -> Curve:
+    there = ~np.isnan(values)
+    return samples.time[there], values[there]
 
 
-def _of_power(samples: Sequence[Sample], window: Window) -> Sequence[Point]:
-    """Return (time, watts); none with a gap in the window."""
-    points = [(s.time, s.power_w) for s in samples if s.power_w is not None]
-    gaps = ((a[0], b[0]) for a, b in pairwise(points) if b[0] - a[0] > GAP_S)
-    across = any(before < window.end and after > window.begin for before, after in gaps)
-    return [] if across else points
+def _of_counter(samples: SampleTable, window: Window) -> Curve:
+    """Return (times, joules) by the counter; none where it was reset about the window."""
+    times, joules = _curve(samples, samples.energy_j)
+    near = (window.begin - GAP_S <= times) & (times <= window.end + GAP_S)
+    return _NO_CURVE if (np.diff(joules[near]) < 0).any() else (times, joules)
 
 
-def _summed(watts: Sequence[Point], weights: tuple[float, float]) -> Sequence[Point]:
-    """Return (time, joules): between two samples the device took as much of each as it weighs."""
+def _of_power(samples: SampleTable, window: Window) -> Curve:
+    """Return (times, watts); none with a gap in the window."""
+    times, watts = _curve(samples, samples.power_w)
+    gaps = np.diff(times) > GAP_S
+    across = gaps & (times[:-1] < window.end) & (times[1:] > window.begin)
+    return _NO_CURVE if across.any() else (times, watts)
+
+
+def _summed(curve: Curve, weights: tuple[float, float]) -> Curve:
+    """Return (times, joules): between two samples the device took as much of each as it weighs."""
+    times, watts = curve
+    if not len(times):
+        return _NO_CURVE
     earlier, later = weights
-    areas = ((b[0] - a[0]) * (earlier * a[1] + later * b[1]) for a, b in pairwise(watts))
-    return list(zip((time for time, _ in watts), accumulate(areas, initial=0.0), strict=False))
+    areas = np.diff(times) * (earlier * watts[:-1] + later * watts[1:])
+    return times, np.concatenate([[0.0], np.cumsum(areas)])
 
 
 def _between(
-    points: Sequence[Point], window: Window, windows: Sequence[tuple[float, float]]
+    curve: Curve, window: Window, windows: Sequence[tuple[float, float]]
 ) -> tuple[float, float] | None:
     """Return the rise of a curve over the window, and ± how much by where that may lie."""
-    rise = _rise(points, window.begin, window.end)
-    rises = [_rise(points, *edges) for edges in windows]
+    rise = _rise(curve, window.begin, window.end)
+    rises = [_rise(curve, *edges) for edges in windows]
     if rise is None or None in rises:
         return None
     return rise, max(abs(each - rise) for each in rises if each is not None)
 
 
-def _rise(points: Sequence[Point], begin: float, end: float) -> float | None:
+def _rise(curve: Curve, begin: float, end: float) -> float | None:
     """Return how much a curve rises between two times, beyond the points between them as fast as
     between these, but no further than it had risen by the next point; None across a gap.
     """
-    first = bisect_left(points, begin, key=lambda point: point[0])
-    last = bisect_right(points, end, key=lambda point: point[0]) - 1
+    times, values = curve
+    first = int(np.searchsorted(times, begin, "left"))
+    last = int(np.searchsorted(times, end, "right")) - 1
     if last <= first:
         return None
-    (t1, low), (t2, high) = points[first], points[last]
-    slope = (high - low) / (t2 - t1)
-    rise = high - low
+    rise = float(values[last] - values[first])
+    slope = rise / float(times[last] - times[first])
     for inner, outer, edge in ((first, first - 1, begin), (last, last + 1, end)):
-        (time, value), apart = points[inner], abs(points[inner][0] - edge)
+        apart = abs(float(times[inner]) - edge)
         if not apart:
             continue
-        if not 0 <= outer < len(points) or abs(points[outer][0] - time) > GAP_S:
+        if not 0 <= outer < len(times) or abs(times[outer] - times[inner]) > GAP_S:
             return None
-        rise += min(slope * apart, abs(points[outer][1] - value))
+        rise += min(slope * apart, abs(float(values[outer] - values[inner])))
     return rise
 
 
-def _why_not(samples: Sequence[Sample], window: Window) -> str:
-    if all(s.energy_j is None and s.power_w is None for s in samples):
+def _why_not(samples: SampleTable, window: Window) -> str:
+    if not len(told(samples.energy_j)) and not len(told(samples.power_w)):
         return "neither its energy counter nor its power can be read"
     early = window.begin - window.begin_within
-    if early < samples[0].time or window.end + window.end_within > samples[-1].time:
+    if early < samples.time[0] or window.end + window.end_within > samples.time[-1]:
         return "its samples do not span the counted steps"
     return f"its samples have a gap of more than {GAP_S:g} s"
 

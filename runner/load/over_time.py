@@ -1,13 +1,15 @@
 """A node's samples as curves over its run: utilisation, power and memory. Pure."""
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
 from typing import NamedTuple
 
-from runner.load.utilisation import Sample
+import numpy as np
+from numpy.typing import NDArray
 
-CPU = "cpu"  # the one device of a node without devices: all its processors
+from runner.figures.run_curves import thinned
+from runner.load.sample_table import CPU, Floats, Samples, SampleTable, tabled
+
 Curve = tuple[tuple[float, float], ...]
+MOST_POINTS = 600  # of a curve: ten minutes of looks; of more, medians of neighbours
 
 
 class NodeCurves(NamedTuple):
@@ -22,30 +24,45 @@ class NodeCurves(NamedTuple):
     memory_mib: Curve = ()
 
 
-def over_time(samples: Sequence[Sample]) -> NodeCurves:
+def over_time(samples: Samples) -> NodeCurves:
     """Sum up the samples of a node's devices, look by look."""
-    begin = min((sample.time for sample in samples), default=0.0)
-    busy, power, memory = [], [], []
-    for look in _looks(samples):
-        at = look[0].time - begin
-        if used := [s.utilisation_percent for s in look if s.utilisation_percent is not None]:
-            busy.append((at, fmean(used)))
-        if watts := [s.power_w for s in look if s.power_w is not None]:
-            power.append((at, fmean(watts)))
-        if mib := [s.memory_used_mib for s in look if s.device != CPU and s.memory_used_mib]:
-            memory.append((at, max(mib)))
-    return NodeCurves(*(tuple(sorted(curve)) for curve in (busy, power, memory)))
+    table = tabled(samples)
+    if not len(table):
+        return NodeCurves()
+    looks = _looks(table)
+    at = table.time[looks] - table.time.min()
+    on_devices = np.array([name != CPU for name in table.names])[table.device]
+    used = np.where(on_devices & (table.memory_used_mib > 0), table.memory_used_mib, np.nan)
+    return NodeCurves(
+        _curve(at, _mean(table.utilisation_percent, looks)),
+        _curve(at, _mean(table.power_w, looks)),
+        _curve(at, np.fmax.reduceat(used, looks)),
+    )
 
 
-def _looks(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """Yield the samples of one look at all devices: nvidia-smi gives each a time of its own."""
-    look: list[Sample] = []
-    seen: set[str] = set()
-    for sample in samples:
-        if sample.device in seen:
-            yield look
-            look, seen = [], set()
-        look.append(sample)
-        seen.add(sample.device)
-    if look:
-        yield look
+def _mean(values: Floats, looks: NDArray[np.intp]) -> Floats:
+    """Return the mean of each look; NaN where no device says it."""
+    absent = np.isnan(values)
+    counts = np.add.reduceat(~absent, looks, dtype=np.intp)
+    sums = np.add.reduceat(np.where(absent, 0.0, values), looks)
+    means = np.full(len(looks), np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+def _curve(at: Floats, values: Floats) -> Curve:
+    there = ~np.isnan(values)
+    points = sorted(zip(at[there].tolist(), values[there].tolist(), strict=True))
+    return tuple(points if len(points) <= MOST_POINTS else thinned(points, MOST_POINTS))
+
+
+def _looks(table: SampleTable) -> NDArray[np.intp]:
+    """Return where each look at all devices begins; each device has a time of its own in it."""
+    begins: list[int] = []
+    seen: set[int] = set()
+    for row, device in enumerate(table.device.tolist()):
+        if device in seen or not begins:
+            begins.append(row)
+            seen = set()
+        seen.add(device)
+    return np.array(begins, dtype=np.intp)

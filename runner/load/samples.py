@@ -24,9 +24,10 @@ from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
-from runner.load.over_time import CPU, over_time
-from runner.load.telemetry import telemetry
-from runner.load.utilisation import NodeSamples, Sample, first_step, peak_memory, utilisation
+from runner.load import telemetry as telemetries
+from runner.load.over_time import NodeCurves, over_time
+from runner.load.sample_table import CPU, Sample, read_table
+from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
 from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
@@ -140,49 +141,66 @@ def _sampled(
     began: Mapping[int, float | None],
 ) -> Measurement:
     measured = record.measurement
-    samples = {
-        rank: [
-            sample
-            for sample in read_samples(read_start(node / names.SAMPLES, MOST_BYTES) or b"")
-            if rank not in devices or sample.device in {CPU, *map(str, devices[rank])}
-        ]
-        for rank, node in nodes.items()
-    }
-    memory = peak_memory(
-        {str(rank): [s for s in each if s.device != CPU] for rank, each in samples.items()}
-    )
-    over = {rank: over_time(samples[rank]) for rank in nodes}
+    processors = record.device_kind == CPU
+    each: list[_NodeReading] = []
+    curves: dict[int, NodeCurves] = {}
+    peaks: list[float] = []
+    for rank in sorted({*windows, *nodes}):
+        # One node's samples are held at a time: those of all would be gigabytes.
+        had = sorted(map(str, devices.get(rank, ())))
+        table = read_table(b"", read_samples)
+        if rank in nodes:
+            found = read_start(nodes[rank] / names.SAMPLES, MOST_BYTES) or b""
+            table = read_table(found, read_samples)
+            if rank in devices:
+                table = table.of({CPU, *had})
+            curves[rank] = over_time(table)
+            peaks += [peak for peak in [peak_memory(table)] if peak]
+        if windows:
+            name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
+            of_run = () if processors else had
+            each.append(
+                _NodeReading.of(NodeSamples(table, windows.get(rank), began[rank], of_run, name))
+            )
     busy = None
     power, heat, whole = measured.energy, measured.thermals, measured.telemetry
-    if windows:
-        processors = record.device_kind == CPU
-        each = [
-            NodeSamples(
-                samples.get(rank, ()),
-                window,
-                began[rank],
-                () if processors else sorted(map(str, devices.get(rank, ()))),
-                record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}",
-            )
-            for rank, window in windows.items()
-        ]
-        busy = utilisation(each)
-        power = energy.energy(each)
-        heat = energy.thermals(each)
+    if each:
+        busy = mean_of([mean for node in each for mean in node.means])
+        power = energy.together([node.energy for node in each])
+        heat = energy.heat_of([node.heat for node in each])
         if heat.mean_power_w is not None and power.mean_power_w is not None:
             heat = replace(heat, mean_power_w=power.mean_power_w)
-        whole = telemetry(each)
+        whole = telemetries.together([node.telemetry for node in each])
     return replace(
         measured,
         energy=power,
         thermals=heat,
         telemetry=whole,
-        memory_used_mib=measured.memory_used_mib if memory is None else memory,
+        memory_used_mib=max(peaks, default=measured.memory_used_mib),
         utilisation=busy or measured.utilisation,
-        busy={rank: curves.busy for rank, curves in over.items()},
-        power_w={rank: curves.power_w for rank, curves in over.items()},
-        memory_mib={rank: curves.memory_mib for rank, curves in over.items()},
+        busy={rank: of_node.busy for rank, of_node in curves.items()},
+        power_w={rank: of_node.power_w for rank, of_node in curves.items()},
+        memory_mib={rank: of_node.memory_mib for rank, of_node in curves.items()},
     )
+
+
+class _NodeReading(NamedTuple):
+    """What the samples of a node say of the counted steps."""
+
+    energy: energy.NodeEnergy
+    heat: energy.NodeThermals
+    telemetry: telemetries.NodeTelemetry
+    means: list[float]
+
+    @classmethod
+    def of(cls, node: NodeSamples) -> "_NodeReading":
+        """Sum up a node's samples."""
+        return cls(
+            energy.of_node(node),
+            energy.thermals_of_node(node),
+            telemetries.of_node(node),
+            means(node),
+        )
 
 
 def _lasted(node: Path) -> tuple[float | None, float]:

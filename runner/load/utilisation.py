@@ -1,30 +1,14 @@
 """How busy the devices were while the counted steps ran: samples laid over the steps. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
+
+from runner.load.sample_table import CPU, Samples, SampleTable, tabled, told
 from runner.load.window import Seen, Window
 from runner.terms.record import FirstStep, Utilisation
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One look at one device at a node's time in s; None: not told.
-
-    `energy_j` counts from some time before the run; `clock_events` are NVML's bits.
-    """
-
-    time: float
-    device: str
-    utilisation_percent: float | None
-    memory_used_mib: float | None
-    power_w: float | None = None
-    energy_j: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    clock_events: int | None = None
 
 
 class NodeSamples(NamedTuple):
@@ -33,11 +17,18 @@ class NodeSamples(NamedTuple):
     people call it.
     """
 
-    samples: Sequence[Sample]
+    samples: Samples
     window: Window | None
     began: float | None = None
     devices: Sequence[str] = ()
     name: str = "a node"
+
+    @property
+    def within(self) -> SampleTable:
+        """Return the samples of when the counted steps surely ran; none where nobody knows that."""
+        table = tabled(self.samples)
+        early, late = self.window.sure if self.window else (np.inf, -np.inf)
+        return table.where((table.time >= early) & (table.time <= late))
 
 
 def first_step(steps: Sequence[Seen], began: float | None) -> FirstStep | None:
@@ -52,21 +43,25 @@ def first_step(steps: Sequence[Seen], began: float | None) -> FirstStep | None:
 
 def utilisation(nodes: Iterable[NodeSamples]) -> Utilisation | None:
     """Average over all devices of all nodes each device's mean within its node's window."""
-    means = []
-    for samples, window, *_ in nodes:
-        if window is None:
-            continue
-        by_device: dict[str, list[float]] = {}
-        for sample in samples:
-            if window.surely(sample.time) and sample.utilisation_percent is not None:
-                by_device.setdefault(sample.device, []).append(sample.utilisation_percent)
-        means += [fmean(values) for values in by_device.values()]
-    return Utilisation(fmean(means), "samples") if means else None
+    return mean_of([mean for node in nodes for mean in means(node)])
 
 
-def peak_memory(samples: Mapping[str, Sequence[Sample]]) -> float | None:
-    """Return the memory used on the fullest device of all hosts, over the whole run, in MiB."""
-    return max(
-        (s.memory_used_mib for each in samples.values() for s in each if s.memory_used_mib),
-        default=None,
+def means(node: NodeSamples) -> list[float]:
+    """Return each device's mean utilisation in percent within the node's window."""
+    within = node.within
+    each = (
+        told(within.utilisation_percent[within.device == code]) for code in range(len(within.names))
     )
+    return [float(values.mean()) for values in each if len(values)]
+
+
+def mean_of(each: Sequence[float]) -> Utilisation | None:
+    """Average the means of all devices of all nodes."""
+    return Utilisation(fmean(each), "samples") if each else None
+
+
+def peak_memory(samples: Samples) -> float | None:
+    """Return the memory used on the fullest device of a node, over the whole run, in MiB."""
+    table = tabled(samples)
+    used = told(table.of({*table.names} - {CPU}).memory_used_mib)
+    return float(used.max()) or None if len(used) else None

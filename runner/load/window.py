@@ -54,14 +54,14 @@ class Window(NamedTuple):
         shifts = (least, *(shift for shift in moved if least < shift < most), most)
         return [(self.begin + shift, self.end + shift) for shift in shifts]
 
-    def surely(self, time: float) -> bool:
-        """Return whether the steps ran at that time, wherever the edges lie; of a window that is
-        known too coarsely to say so whether they may have.
+    @property
+    def sure(self) -> Span:
+        """Return from when to when the steps ran, wherever the edges lie; of a window that is known
+        too coarsely to say so from when to when they may have.
         """
         early, late = self.begin + self.begin_within, self.end - self.end_within
-        if late - early < (self.end - self.begin) / 2:
-            early, late = self.begin, self.end
-        return early <= time <= late
+        wide = late - early < (self.end - self.begin) / 2
+        return (self.begin, self.end) if wide else (early, late)
 
     def moved(self, seconds: float) -> "Window":
         """Return the window by another clock."""

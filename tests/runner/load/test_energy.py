@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.load.energy import energy, thermals
-from runner.load.utilisation import NodeSamples, Sample
+from runner.load.sample_table import Sample
+from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 
 

@@ -1,8 +1,8 @@
 """A node's samples as curves: look by look, whatever a device says."""
 
 from runner.load.over_time import CPU, NodeCurves, over_time
+from runner.load.sample_table import Sample
 from runner.load.samples import read_samples
-from runner.load.utilisation import Sample
 
 HEAD = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from runner.load.sample_table import Sample
 from runner.load.telemetry import telemetry
-from runner.load.utilisation import NodeSamples, Sample
+from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 
 WINDOW = Window(10.0, 40.0, 100)
