@@ -111,6 +111,14 @@ def add_parser(commands: Commands) -> None:
         help="once all is checked, go on without this terminal; says how to look in again"
         " (docs/how-to/leave-it-running.md)",
     )
+    command.add_argument(
+        "--queue",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="on Slurm: a key of the inventory for this time, such as qos=debug, account=a1 or"
+        " gpus_per_node=cell (docs/slurm.md)",
+    )
     add_only(command)
     once_more = command.add_mutually_exclusive_group()
     once_more.add_argument("--again", action="store_true", help="also run finished cells once more")
@@ -186,6 +194,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.base.console import one_line
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
+    from runner.inventory.engine_keys import asked_keys
     from runner.inventory.inventory import load_inventory
     from runner.launch import outlook
     from runner.launch.bench import bench
@@ -202,7 +211,8 @@ def run(chosen: argparse.Namespace) -> int:
         if any(mark in str(path.resolve()) for mark in ("{{", "{%", "{#")):
             raise UserError(f"the path {path} holds a template mark; name one without {{{{ or {{%")
     # A mistake in the matrix is told at once: the inventory is read when a cell asks for it.
-    inventory = functools.cache(functools.partial(load_inventory, chosen.inventory))
+    instead = asked_keys(chosen.queue, "--queue")
+    inventory = functools.cache(functools.partial(load_inventory, chosen.inventory, instead))
     wanted = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
     if chosen.name is not None:
         wanted = replace(wanted, name=campaign_word(chosen.name, "--name"))

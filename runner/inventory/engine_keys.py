@@ -1,5 +1,6 @@
 """What starts a cluster's runs: the engine that an inventory names, and its keys. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from node.schema import UnfitError, shown
 from node.supervisor.placeholders import node_addr
 from runner.base.errors import UserError
 from runner.base.shape import read
+from runner.base.suggest import nearest
 from runner.terms.cluster import Node
 from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.engine_table import ENGINES
@@ -47,6 +49,41 @@ def read_engine(values: Mapping[str, Any], where: str, device: str, devices: int
     for fault in settings.faults(device, devices):
         raise UserError(f"{where}: {fault}")
     return settings
+
+
+def asked_keys(words: Sequence[str], where: str) -> dict[str, Any]:
+    """Read KEY=VALUE words, of an engine's keys with or without their prefix, as `--queue` has
+    them: a value is JSON, or a word. Raises UserError.
+    """
+    prefixed = {
+        name: key
+        for engine in ENGINES.values()
+        for key in engine.inventory_keys()
+        for name in (key, key.removeprefix(engine.prefix))
+    }
+    asked: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"{where}: {shown(word)} is not KEY=VALUE, such as qos=debug")
+        name = name.replace("-", "_")
+        if name not in prefixed:
+            raise UserError(
+                f"{where}: {shown(name)} is no key of what starts runs"
+                f"{nearest(name, prefixed)}; docs/slurm.md has them"
+            )
+        if prefixed[name] in asked:
+            raise UserError(f"{where}: {name} is given twice; leave one")
+        asked[prefixed[name]] = _value(text)
+    return asked
+
+
+def _value(text: str) -> Any:
+    """Read a number, a flag or a list as JSON has it; anything else is a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _given(engine: type[EngineSettings], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from node.checked import Address, HostName
@@ -81,11 +82,14 @@ _LISTED = Mapped(
 )
 
 
-def load_inventory(path: Path) -> Cluster:
-    """Read an inventory folder or file. Raises UserError that names the key and the cure."""
+def load_inventory(path: Path, instead: Mapping[str, Any] = MappingProxyType({})) -> Cluster:
+    """Read an inventory folder or file, with some of its engine's keys `instead` of its own.
+
+    Raises UserError that names the key and the cure.
+    """
     if not path.exists():
         raise UserError(absent(path))
-    return parse_inventory(ansible_inventory(path), path)
+    return parse_inventory(ansible_inventory(path), path, instead)
 
 
 def refuse_unedited(cluster: Cluster) -> None:
@@ -95,20 +99,22 @@ def refuse_unedited(cluster: Cluster) -> None:
         raise UserError(fault)
 
 
-def parse_inventory(listed: Mapping[str, Any], path: Path) -> Cluster:
+def parse_inventory(
+    listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any] = MappingProxyType({})
+) -> Cluster:
     """Build a cluster from `ansible-inventory --list`'s answer. Raises UserError."""
     try:
-        return _cluster(_LISTED.check(listed, str(path)), path)
+        return _cluster(_LISTED.check(listed, str(path)), path, instead)
     except UnfitError as error:
         raise UserError(str(error)) from None
 
 
-def _cluster(listed: Mapping[str, Any], path: Path) -> Cluster:
+def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) -> Cluster:
     hosts = _members(listed)
     if not hosts:
         raise UserError(no_nodes(path))
     known = listed.get("_meta", {}).get("hostvars", {})
-    variables = {host: _named(known.get(host, {}), host, path) for host in hosts}
+    variables = {host: _named({**known.get(host, {}), **instead}, host, path) for host in hosts}
     shared = {
         key: _same(variables, key, path)
         for key in (

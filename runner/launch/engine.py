@@ -31,6 +31,11 @@ class Wanted:
         """The most nodes that one of them has."""
         return max(cell.nodes for cell in self.cells)
 
+    @property
+    def devices(self) -> int:
+        """The most devices of a node that one of them uses."""
+        return max(cell.devices_per_node for cell in self.cells)
+
 
 @dataclass(frozen=True)
 class Surveyed:

@@ -9,8 +9,7 @@ from node.files import open_plain
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.load.over_time import CPU
-from runner.load.sample_table import Sample
+from runner.load.sample_table import CPU, Sample
 from runner.load.samples import read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system

@@ -39,6 +39,12 @@ from runner.terms.record import Interval, Measurement, Record
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
 _NUMBER = re.compile(r"(\S+)(?: .+)?")
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
+# As bench and supervisors write them; others are read as any JSON is.
+_SECONDS = rb"(\d{1,10}\.\d{1,12})"
+_OUR_POLL = re.compile(
+    rb'\{(?:"sent": %b, "received": %b, )?"node": %b, "log_bytes": (\d{1,15})\}'
+    % (_SECONDS, _SECONDS, _SECONDS)
+)
 _POLL = Fields({"node": Number(), "log_bytes": Whole()}, {"received": (Number(), 0.0)})
 # The first line of two that npu-smi has for a chip: its number and name, its health.
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
@@ -255,6 +261,9 @@ def _polls_of(node: Path) -> list[_Poll]:
 def _polls(text: bytes) -> Iterator[_Poll]:
     """Yield each poll; a line torn by a crash is passed over."""
     for line in islice(_POLL_LINE.finditer(text), MOST_POLLS):
+        if ours := _OUR_POLL.fullmatch(line[0]):
+            yield _Poll(float(ours[3]), int(ours[4]), float(ours[2] or 0.0))
+            continue
         try:
             poll = parse(line[0], _POLL)
         except UnfitError:

@@ -217,7 +217,13 @@ def _cell(
 
 def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[str, ...]]:
     """Read what a cell asks of a scheduler in place of the inventory."""
-    given = {key: CELL_KEYS[key].read(values[key], where) for key in PLACEMENT if key in values}
+    given = {
+        key: values[key]
+        if CELL_KEYS[key].kind is object
+        else CELL_KEYS[key].read(values[key], where)
+        for key in PLACEMENT
+        if key in values
+    }
     try:
         return {
             key: PLACEMENT[key].cell_value(key, value, f"{where}: {key}")

@@ -45,7 +45,9 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
 
 def _check_placement(cell: Cell, cluster: Cluster) -> None:
     """Refuse what the engine is not told, and what it decides."""
-    for fault in cluster.engine.cell_faults(list(cell.placement), cluster.name):
+    for fault in cluster.engine.cell_faults(
+        cell.placement, cluster.name, cluster.device, cell.devices_per_node
+    ):
         raise UserError(fault)
     if cell.device_ids and cluster.engine.in_jobs:
         raise UserError(

@@ -1,12 +1,14 @@
 """What the runner reads of an inventory's Slurm keys, and what it refuses."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
-from runner.inventory.inventory import load_inventory
+from runner.inventory.engine_keys import asked_keys
+from runner.inventory.inventory import load_inventory, parse_inventory
 from runner.launch.slurm.job_script import job_script
 from runner.terms.engines.slurm import Slurm
 from tests.runner.launch.slurm.test_job_script import OUTPUT
@@ -203,3 +205,33 @@ def test_any_value_is_read_or_refused_in_one_line(key: str) -> None:
             job_script(orders(), found.engine, output=OUTPUT, comment="c", command=("true",))
     assert all(each.isprintable() and len(each) < 1_500 for each in said)
     assert len(said) > len(ODD) / 3
+
+
+def test_keys_on_the_command_line_take_the_inventorys_place() -> None:
+    words = ["qos=debug", "slurm_account=a1", "gpus-per-node=cell", "time_margin_s=60"]
+    instead = asked_keys(words, "--queue")
+    found = parse_inventory(
+        listed("login", each={**SLURM, "slurm_qos": "long"}), Path("inventory/test"), instead
+    )
+    assert isinstance(found.engine, Slurm)
+    engine = found.engine
+    assert (engine.qos, engine.account, engine.gpus_per_node) == ("debug", "a1", "cell")
+    assert engine.time_margin_s == 60
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("qos", "--queue: 'qos' is not KEY=VALUE, such as qos=debug"),
+        ("acount=a", "--queue: 'acount' is no key of what starts runs (did you mean 'account'?)"),
+    ],
+)
+def test_a_word_of_the_command_line_that_is_no_key(word: str, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        asked_keys([word], "--queue")
+    assert str(caught.value).startswith(says)
+
+
+def test_a_key_of_the_command_line_is_refused_on_another_engine() -> None:
+    with pytest.raises(UserError, match="slurm_qos is set, and cluster_engine is ssh"):
+        parse_inventory(changed(), Path("inventory/test"), asked_keys(["qos=debug"], "--queue"))

@@ -41,9 +41,12 @@ ABANDONED_S = 600.0  # for another bench to go on in an allocation that nobody r
 
 @dataclass(frozen=True)
 class Span:
-    """How many nodes an allocation has to have, and for how long: for all runs, and for one."""
+    """How many nodes an allocation has to have, with how many devices, and for how long: for all
+    runs, and for one.
+    """
 
     nodes: int
+    devices: int
     time_s: float
     run_s: float
 
@@ -51,7 +54,7 @@ class Span:
 def span_of(wanted: Wanted) -> Span:
     """Return what a campaign's runs need, one after the other."""
     one_s = wanted.time_limit_s
-    return Span(wanted.nodes, one_s * len(wanted.cells), one_s)
+    return Span(wanted.nodes, wanted.devices, one_s * len(wanted.cells), one_s)
 
 
 def asked_for(slurm: Slurm, span: Span) -> Span:
@@ -70,6 +73,7 @@ def script_of(slurm: Slurm, span: Span, campaign: Path, mark: str) -> str:
         slurm,
         name=campaign.name,
         nodes=span.nodes,
+        devices=span.devices,
         time_s=span.time_s,
         output=PurePosixPath(folder / names.SUBMIT_OUTPUT),
         comment=MARK + mark,

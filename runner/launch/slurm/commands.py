@@ -25,6 +25,7 @@ from runner.launch.slurm.answers import (
 )
 from runner.launch.slurm.states import never_starts
 from runner.launch.slurm.variables import clean_environment
+from runner.terms.engines.slurm import COMMENTED
 
 LIMIT_S = 60.0  # for a program; without a controller it gives up after 9 s, or a site's 100 s
 SUBMIT_S = 180.0  # for sbatch, which tries again for minutes where the controller is too busy
@@ -133,7 +134,7 @@ def ours() -> dict[str, QueuedJob]:
     whose = f"--user={os.getuid()}"
     found = answers.queued(_squeue("--states=all", whose, f"--format={SQUEUE_FORMAT}"))
     return {
-        found[number].comment.removeprefix(MARK): found[number]
+        found[number].comment.removeprefix(MARK).partition(COMMENTED)[0]: found[number]
         for number in sorted(found)
         if found[number].comment.startswith(MARK)
     }

@@ -39,6 +39,7 @@ def job_script(
         name=job_name(orders.run_id),
         nodes=len(orders.nodes),
         tasks=orders.tasks,
+        devices=devices_of(orders),
         time_s=orders.limits.time_limit_s,
         output=output,
         comment=comment,
@@ -47,11 +48,17 @@ def job_script(
     )
 
 
+def devices_of(orders: Orders) -> int:
+    """Return how many devices a run uses on each node."""
+    return max(len(node.device_ids) for node in orders.nodes)
+
+
 def allocation_script(
     slurm: Slurm,
     *,
     name: str,
     nodes: int,
+    devices: int,
     time_s: float,
     output: PurePosixPath,
     comment: str,
@@ -63,6 +70,7 @@ def allocation_script(
         {},
         name=job_name(name),
         nodes=nodes,
+        devices=devices,
         time_s=time_s,
         output=output,
         comment=comment,
@@ -70,13 +78,16 @@ def allocation_script(
     )
 
 
-def trial_script(slurm: Slurm, placement: Placement, *, nodes: int, time_s: float) -> str:
+def trial_script(
+    slurm: Slurm, placement: Placement, *, nodes: int, devices: int, time_s: float
+) -> str:
     """Write a job that asks for what a run asks for, and does nothing: for sbatch --test-only."""
     return _script(
         slurm,
         placement,
         name="trial",
         nodes=nodes,
+        devices=devices,
         time_s=time_s,
         output=PurePosixPath("/dev/null"),
         comment="trial",
@@ -167,9 +178,10 @@ def by_hand_head(slurm: Slurm, orders: Orders) -> list[str]:
         name=job_name(orders.run_id),
         nodes=len(orders.nodes),
         tasks=orders.tasks,
+        devices=devices_of(orders),
         time_s=orders.limits.time_limit_s,
     )
-    return _checked([*head, "--no-requeue", *slurm.options])
+    return _checked([*head, "--no-requeue", *slurm.further(orders.placement)])
 
 
 def _script(
@@ -178,6 +190,7 @@ def _script(
     *,
     name: str,
     nodes: int,
+    devices: int,
     time_s: float,
     output: PurePosixPath,
     comment: str,
@@ -185,23 +198,32 @@ def _script(
     tasks: int = 1,
     requeue: bool = False,
 ) -> str:
-    named, *asked = _head(slurm, placement, name=name, nodes=nodes, tasks=tasks, time_s=time_s)
+    named, *asked = _head(
+        slurm, placement, name=name, nodes=nodes, tasks=tasks, devices=devices, time_s=time_s
+    )
     lines = [
         named,
-        f"--comment={comment}",
+        f"--comment={slurm.commented(comment, placement)}",
         *asked,
         "--requeue" if requeue else "--no-requeue",
         f"--output={_path(output)}",
         "--open-mode=append",
         "--export=ALL",
-        *slurm.options,
+        *slurm.further(placement),
     ]
     head = "".join(f"#SBATCH {word}\n" for word in _checked(lines))
     return f"#!/bin/bash\n{head}exec {shlex.join(command)}\n"
 
 
 def _head(
-    slurm: Slurm, placement: Placement, *, name: str, nodes: int, tasks: int, time_s: float
+    slurm: Slurm,
+    placement: Placement,
+    *,
+    name: str,
+    nodes: int,
+    tasks: int,
+    devices: int,
+    time_s: float,
 ) -> Iterator[str]:
     """Yield what a job is called, and what it asks for."""
     yield f"--job-name={name}"
@@ -209,7 +231,7 @@ def _head(
     yield f"--ntasks={nodes * tasks}"
     yield f"--ntasks-per-node={tasks}"
     yield f"--time={min(math.ceil((time_s + slurm.time_margin_s) / 60), MOST_MINUTES)}"
-    yield from slurm.asked(placement, tasks)
+    yield from slurm.asked(placement, tasks, devices)
 
 
 def _checked(lines: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ from runner.launch.slurm.secrets import reveal
 from runner.launch.slurm.stopping import has_jobs, stop
 from runner.launch.slurm.survey import survey
 from runner.terms.cluster import Cluster
+from runner.terms.engines.engine_settings import Placement
 from runner.terms.engines.slurm import Slurm
 from runner.terms.inspected import Inspected, Sought
 from runner.terms.orders import Orders
@@ -77,7 +78,7 @@ class SlurmEngine:
     def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> Iterator[None]:
         """Do as Surveyor's: an allocation, in mode `job`, too."""
         nodes = 1 if os.environ.get(OUR_JOB) else self.slurm.nodes  # what there is of our own
-        span = Span(nodes, CHECKUP_S, CHECKUP_S)
+        span = Span(nodes, self.cluster.nodes[0].devices, CHECKUP_S, CHECKUP_S)
         with self.allocated(Queue(ALLOCATION_S), {}, span, folder, cancelled):
             yield
 
@@ -133,15 +134,19 @@ class SlurmEngine:
         if self.slurm.mode == "job":
             time_s = wanted.time_limit_s
             each = (
-                (trial_script(self.slurm, c.placement, nodes=c.nodes, time_s=time_s), c.name)
+                (self.trial(c.placement, c.nodes, c.devices_per_node, time_s), c.name)
                 for c in wanted.cells
             )
             return {text: f"the job of cell {name}" for text, name in each}
         if os.environ.get(OUR_JOB):
             return {}  # it was granted
         span = asked_for(self.slurm, span_of(wanted))
-        text = trial_script(self.slurm, {}, nodes=span.nodes, time_s=span.time_s)
+        text = self.trial({}, span.nodes, span.devices, span.time_s)
         return {text: "the job that holds the nodes"}
+
+    def trial(self, placement: Placement, nodes: int, devices: int, time_s: float) -> str:
+        """Write a job that Slurm is asked about."""
+        return trial_script(self.slurm, placement, nodes=nodes, devices=devices, time_s=time_s)
 
     def inspect(
         self,

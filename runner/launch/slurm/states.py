@@ -101,7 +101,7 @@ _NEVER = (
     ),
     (
         r"DependencyNeverSatisfied",
-        "the job that it depends on ended otherwise; see slurm_options",
+        "the job that it depends on ended otherwise; see slurm_dependency",
     ),
     (
         r"ReservationDeleted|ReservationInvalid",

@@ -28,6 +28,7 @@ class ShellLine(Checked):
 # What a cell asks of an engine: a word, or lines of bash.
 CellAsks = Annotated[Any, AnyOf(OptionWord, List(ShellLine, 1_000, make=tuple))]
 Placement = Mapping[str, CellAsks]
+YES, NO = "true", "false"  # a flag, as a cell has it
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class EngineSettings:
         """Read a key of a cell as the inventory's is read. Raises UnfitError."""
         kind = kind_of(get_type_hints(cls, include_extras=True)[cls.cell_keys[key]])
         checked = kind.check(value, where)
+        if isinstance(checked, bool):
+            return YES if checked else NO
         return checked if isinstance(checked, tuple) else str(checked)
 
     @property
@@ -93,8 +96,10 @@ class EngineSettings:
         """Say what is wrong with keys together, and with what a node has."""
         return ()
 
-    def cell_faults(self, placement: Sequence[str], inventory: str) -> Iterator[str]:
-        """Say which keys of a cell, of those that it has for an engine, this one does not take."""
+    def cell_faults(
+        self, placement: Placement, inventory: str, device: str, devices: int
+    ) -> Iterator[str]:
+        """Say what is wrong with what a cell asks of an engine, on so many devices of each node."""
         if unknown := [key for key in placement if key not in self.cell_keys]:
             yield (
                 f"{unknown[0]} is a word for a scheduler, and cluster_engine of the inventory"

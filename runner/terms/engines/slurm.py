@@ -6,19 +6,41 @@ asks `sbatch --test-only` for the rest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from node.schema import AnyOf, Whole
-from runner.terms.engines.engine_settings import EngineSettings, OptionWord, Placement, ShellLine
-from runner.terms.engines.slurm_options import BINDING, SlurmOption, device_faults, option_faults
+from runner.terms.engines.engine_settings import (
+    NO,
+    YES,
+    EngineSettings,
+    OptionWord,
+    Placement,
+    ShellLine,
+)
+from runner.terms.engines.slurm_options import (
+    BINDING,
+    CELL,
+    SlurmOption,
+    device_faults,
+    option_faults,
+)
 from runner.terms.orders import MOST_NODES
 
 PREFIX = "slurm_"
 # Keys of a cell that hold for its step, so that an allocation takes them, too.
 OF_A_STEP = ("setup", "teardown", "srun_args")
+# Those that sbatch is asked for in place of the inventory's; the first four have no prefix.
+OF_A_JOB = (
+    *("partition", "constraint", "nodelist", "exclude"),
+    *("account", "qos", "reservation", "gres", "gpus_per_node", "cpus_per_task", "mem"),
+    *("exclusive", "exclusive_user", "switches", "nice", "dependency", "comment", "options"),
+)
 MODES = ("job", "allocation")
+OF_DEVICES = ("gres", "gpus_per_node")  # two ways to ask for the same
+COMMENTED = ","  # between the mark in a job's comment and the user's word
 MOST_JOBS = 10_000
 MOST_CPUS = 1_000_000
 MOST_MARGIN_S = 86_400
@@ -62,8 +84,8 @@ class Slurm(EngineSettings):
     prefix: ClassVar[str] = PREFIX
     page: ClassVar[str] = "slurm.md"
     cell_keys: ClassVar[Mapping[str, str]] = {
-        **{name: name for name in ("partition", "constraint", "nodelist", "exclude")},
-        **{f"{PREFIX}{name}": name for name in OF_A_STEP},
+        **{name: name for name in OF_A_JOB[:4]},
+        **{f"{PREFIX}{name}": name for name in (*OF_A_JOB[4:], *OF_A_STEP)},
     }
     in_jobs: ClassVar[bool] = True
     over_ssh: ClassVar[bool] = False
@@ -106,11 +128,19 @@ class Slurm(EngineSettings):
         default=False,
         metadata=_key("exclusive", "whether nodes are shared with no other job", option=True),
     )
+    exclusive_user: bool = field(
+        default=False,
+        metadata=_key(
+            "exclusive_user",
+            "whether nodes are shared with this user's jobs alone, as by --exclusive=user",
+        ),
+    )
     gres: Word | None = field(
         default=None,
         metadata=_key(
             "gres",
-            "generic resources of each node, such as gpu:a100:8; none where Slurm knows of no GPUs",
+            "generic resources of each node, such as gpu:a100:8 or gpu:cell; none where Slurm knows"
+            " of no GPUs",
             option=True,
         ),
     )
@@ -118,7 +148,8 @@ class Slurm(EngineSettings):
         default=None,
         metadata=_key(
             "gpus_per_node",
-            "GPUs of each node, such as 8 or a100:8; in place of slurm_gres",
+            "GPUs of each node, such as 8 or a100:8, or `cell`, `a100:cell`: as many as the cell"
+            " uses; in place of slurm_gres",
             option=True,
         ),
     )
@@ -159,6 +190,23 @@ class Slurm(EngineSettings):
     )
     nice: Annotated[int, Whole(-MOST_NICE, MOST_NICE)] | None = field(
         default=None, metadata=_key("nice", "how much other jobs go first", same=False, option=True)
+    )
+    dependency: Word | None = field(
+        default=None,
+        metadata=_key(
+            "dependency",
+            "what each job waits for, such as afterok:1234 or singleton",
+            same=False,
+            option=True,
+        ),
+    )
+    comment: Word | None = field(
+        default=None,
+        metadata=_key(
+            "comment",
+            "word behind bench's own in each job's comment, for a site's accounting",
+            same=False,
+        ),
     )
     mpi: Word | None = field(
         default=None, metadata=_key("mpi", "what srun's --mpi is (default none)")
@@ -239,15 +287,14 @@ class Slurm(EngineSettings):
 
     def faults(self, device: str, devices: int) -> Iterator[str]:
         """Do as EngineSettings'."""
-        keys = {option: f"{PREFIX}{name}" for option, name in OPTIONS.items()}
-        keys |= {name: f"{PREFIX}{name}" for name in ("mpi", "requeue")}
-        yield from option_faults("slurm_options", self.options, keys, BINDING)
-        yield from option_faults("slurm_srun_args", self.srun_args, keys)
+        yield from self._option_faults(self.options, self.srun_args)
         yield from device_faults(self.gres, self.gpus_per_node, device, devices)
 
-    def cell_faults(self, placement: Sequence[str], inventory: str) -> Iterator[str]:
+    def cell_faults(
+        self, placement: Placement, inventory: str, device: str, devices: int
+    ) -> Iterator[str]:
         """Do as EngineSettings'."""
-        yield from super().cell_faults(placement, inventory)
+        yield from super().cell_faults(placement, inventory, device, devices)
         of_jobs = [key for key in placement if self.cell_keys.get(key) not in OF_A_STEP]
         if of_jobs and self.one_job:
             key = of_jobs[0]
@@ -256,6 +303,26 @@ class Slurm(EngineSettings):
                 f" (slurm_mode of the inventory {inventory}); set {PREFIX}{self.cell_keys[key]}"
                 " there"
             )
+        lists = ("slurm_options", "slurm_srun_args")
+        asked = {name: tuple(map(SlurmOption, placement.get(name, ()))) for name in lists}
+        yield from self._option_faults(asked["slurm_options"], asked["slurm_srun_args"])
+        if of_devices := self._devices(placement):
+            yield from device_faults(*of_devices, device, devices)
+
+    def _option_faults(
+        self, options: Sequence[SlurmOption], srun_args: Sequence[SlurmOption]
+    ) -> Iterator[str]:
+        keys = {option: f"{PREFIX}{name}" for option, name in OPTIONS.items()}
+        keys |= {name: f"{PREFIX}{name}" for name in ("mpi", "requeue", "comment")}
+        yield from option_faults("slurm_options", options, keys, BINDING)
+        yield from option_faults("slurm_srun_args", srun_args, keys)
+
+    def _devices(self, placement: Placement) -> tuple[str | None, str | None] | None:
+        """Return what a cell asks in place of the inventory's GPUs: gres, GPUs of a node; None
+        where it names neither.
+        """
+        asked = [placement.get(f"{PREFIX}{name}") for name in OF_DEVICES]
+        return None if asked == [None, None] else (asked[0], asked[1])
 
     def without(self, hosts: Sequence[str]) -> Mapping[str, str]:
         """Do as EngineSettings', beside those that are left out already."""
@@ -263,7 +330,8 @@ class Slurm(EngineSettings):
 
     def setup_argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """Do as EngineSettings'."""
-        one_node = ("srun", "--nodes=1", "--ntasks=1", *self.asked({}), *self.options)
+        asked = self.asked({}, devices=1)
+        one_node = ("srun", "--nodes=1", "--ntasks=1", *asked, *self.options)
         return (*one_node, *command) if self.setup_in_job else ()
 
     def setup_lines(self, placement: Placement) -> tuple[str, ...]:
@@ -284,17 +352,36 @@ class Slurm(EngineSettings):
         cpus = self.asked_as("cpus_per_task", placement)
         return max(1, int(cpus) // tasks) if cpus else 0
 
-    def asked(self, placement: Placement, tasks: int = 1) -> Iterator[str]:
+    def asked(self, placement: Placement, tasks: int = 1, devices: int = 0) -> Iterator[str]:
         """Yield sbatch's options that the inventory sets, or a cell in its place; a node has so
-        many `tasks`.
+        many `tasks`, and the run uses so many `devices` of it.
         """
         for option, name in OPTIONS.items():
             value = self.asked_as(name, placement)
             if name == "cpus_per_task":
                 value = self.cpus_of_a_task(placement, tasks) or None
-            if value in (None, False) or (name, value) == ("gres", "none"):
+            if name in OF_DEVICES:
+                gpus = self._devices(placement) or (self.gres, self.gpus_per_node)
+                value = _of_cell(gpus[OF_DEVICES.index(name)], devices)
+            if value in (None, False, NO) or (name, value) == ("gres", "none"):
                 continue
-            yield f"--{option}" if value is True else f"--{option}={value}"
+            yield f"--{option}" if value in (True, YES) else f"--{option}={value}"
+        if self.asked_as("exclusive_user", placement) in (True, YES):
+            yield "--exclusive=user"
+
+    def further(self, placement: Placement) -> tuple[str, ...]:
+        """Return the options that stand in a list; a cell's in place of the inventory's."""
+        return tuple(self.asked_as("options", placement))
+
+    def commented(self, mark: str, placement: Placement) -> str:
+        """Return the comment of a job: the mark by which bench knows it, then the user's word."""
+        comment = self.asked_as("comment", placement)
+        return f"{mark}{COMMENTED}{comment}" if comment else mark
+
+
+def _of_cell(asked: str | None, devices: int) -> str | None:
+    """Return `gpu:a100:cell` with the devices of the cell in place of that word."""
+    return asked and re.sub(rf"(?<![^:]){CELL}(?![^,])", str(devices), asked)
 
 
 # Those keys that are options of sbatch's: the field's name by the option's.

@@ -27,7 +27,7 @@ OURS: Mapping[str, str] = {
     **dict.fromkeys(("job-name", "comment", "output", "error", "input", "open-mode", "chdir"), ""),
     **dict.fromkeys(("export", "export-file", "get-user-env", "container"), ""),
     **dict.fromkeys(
-        ("array", "dependency", "kill-on-invalid-dep", "wait", "wrap"),
+        ("array", "kill-on-invalid-dep", "wait", "wrap"),
         "",
     ),
     **dict.fromkeys(("parsable", "test-only", "clusters", "help", "usage", "version"), ""),
@@ -96,7 +96,7 @@ def device_faults(
     if gpus_per_node:
         key = "slurm_gpus_per_node"
         asked = ",".join(f"gpu:{part}" for part in gpus_per_node.split(","))
-    if gpus_per_node and gpus_per_node.rpartition(":")[2] == CELL:
+    if any(part.rpartition(":")[2] == CELL for part in asked.split(",")):
         return
     if (count := _gpus_of(asked)) and count < devices:
         yield (

@@ -1,7 +1,7 @@
 """A node's samples as curves: look by look, whatever a device says."""
 
-from runner.load.over_time import CPU, NodeCurves, over_time
-from runner.load.sample_table import Sample
+from runner.load.over_time import NodeCurves, over_time
+from runner.load.sample_table import CPU, Sample
 from runner.load.samples import read_samples
 
 HEAD = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"

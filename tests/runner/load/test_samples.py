@@ -265,6 +265,9 @@ def test_a_nodes_window_is_anothers_by_its_own_clock(tmp_path: Path) -> None:
 def test_a_timeline_of_empty_lines_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by fuzzing: each empty line was parsed; and polls had no end but their bytes."""
     monkeypatch.setattr(reading, "parse", read := Mock(wraps=parse))
+    ours = b'{"sent": 1.0, "received": 1.6, "node": 1.5, "log_bytes": 7}\n'
+    assert list(reading._polls(ours)) == [(1.5, 7, 1.6)]
+    assert read.call_count == 0
     poll = b'{"sent": 1.0, "node": 1.5, "log_bytes": 7}\n'
     assert list(reading._polls(b"\n" * 100_000 + 9 * poll)) == 9 * [(1.5, 7, 0.0)]
     assert read.call_count == 9

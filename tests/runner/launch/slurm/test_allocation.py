@@ -53,7 +53,7 @@ class Site:
         monkeypatch.setattr(Allocating, "_wait", lambda *_: self.hosts)
         self.nodes = Allocating(
             *(small_cluster(nodes=2), SLURM, None, {}),  # type: ignore[arg-type]  # asks no queue
-            Span(2, 6_000.0, 600.0),
+            Span(2, 1, 6_000.0, 600.0),
             folder,
         )
 
@@ -137,7 +137,7 @@ def test_the_allocation_that_bench_is_in_must_have_enough_nodes(
 def test_no_more_time_is_asked_for_than_the_partition_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    span = Span(2, 6_000.0, 600.0)
+    span = Span(2, 1, 6_000.0, 600.0)
     monkeypatch.setattr(commands, "partition_limit_s", lambda name: None)
     assert "#SBATCH --time=101\n" in script_of(SLURM, asked_for(SLURM, span), tmp_path, "m")
     monkeypatch.setattr(commands, "partition_limit_s", lambda name: 1_800.0)

@@ -197,6 +197,7 @@ def test_an_allocation_holds_its_nodes_for_all_runs() -> None:
         Slurm(nodes=4, mode="allocation", partition="gpu", requeue=True),
         name="my matrix-rack",
         nodes=3,
+        devices=1,
         time_s=3600,
         output=PurePosixPath("/shared/runs/m-rack/allocation.out"),
         comment="trainbench:1",
@@ -222,3 +223,59 @@ def test_nodes_have_words_for_what_only_the_job_knows() -> None:
     assert "--node_rank 1 --master_addr {master_addr} --master_port {master_port}" in argv
     assert len(first.ports) == 1  # the wanted one; the job's node rank 0 may take another
     assert second.ports == ()
+
+
+def asked(slurm: Slurm, **cell: Any) -> list[str]:
+    """What a job of a cell asks for, besides its nodes, time and output."""
+    found = planned(**cell)
+    text = job_script(found, slurm, output=OUTPUT, comment="trainbench:1234", command=("true",))
+    words = [line.removeprefix("#SBATCH ") for line in text.splitlines()[2:-1]]
+    common = ("--nodes", "--ntasks", "--time", "--no-requeue", "--output", "--open-", "--export")
+    return [word for word in words if not word.startswith(common)]
+
+
+def test_a_cell_asks_for_queue_account_and_resources_of_its_own() -> None:
+    slurm = Slurm(nodes=2, account="ours", mem="4G", options=(SlurmOption("--licenses=a:1"),))
+    cell = {"slurm_account": "theirs", "slurm_qos": "debug", "slurm_mem": "0", "slurm_nice": 5}
+    more = {"slurm_options": ["--licenses=b:2"], "slurm_comment": "P-17", "slurm_exclusive": True}
+    assert asked(slurm, **cell, **more, slurm_dependency="afterok:7") == [
+        "--comment=trainbench:1234,P-17",
+        "--account=theirs",
+        "--qos=debug",
+        "--exclusive",
+        "--mem=0",
+        "--nice=5",
+        "--dependency=afterok:7",
+        "--licenses=b:2",
+    ]
+    assert asked(Slurm(nodes=2, exclusive=True), slurm_exclusive=False) == [
+        "--comment=trainbench:1234"
+    ]
+    assert "--exclusive=user" in asked(Slurm(nodes=2, exclusive_user=True))
+
+
+@pytest.mark.parametrize(
+    ("slurm", "devices", "option"),
+    [
+        ({"gpus_per_node": "cell"}, 1, "--gpus-per-node=1"),
+        ({"gpus_per_node": "a100:cell"}, 2, "--gpus-per-node=a100:2"),
+        ({"gres": "gpu:a100:cell,nvme:1"}, 2, "--gres=gpu:a100:2,nvme:1"),
+    ],
+)
+def test_a_cell_of_one_gpu_takes_one(slurm: dict[str, str], devices: int, option: str) -> None:
+    assert option in asked(Slurm(nodes=2, **slurm), devices_per_node=devices)  # type: ignore[arg-type]
+
+
+def test_gpus_of_a_cell_replace_both_ways_of_the_inventorys() -> None:
+    found = asked(Slurm(nodes=2, gres="gpu:8"), slurm_gpus_per_node=1)
+    assert found == ["--comment=trainbench:1234", "--gpus-per-node=1"]
+
+
+def test_what_a_cell_may_not_ask_is_refused() -> None:
+    placement = {"slurm_options": ("--output=x",)}
+    assert list(Slurm(nodes=2).cell_faults(placement, "rack", "cpu", 2)) == [
+        "slurm_options has --output, which bench sets itself; take it out"
+    ]
+    few = {"slurm_gpus_per_node": "1"}
+    (fault,) = Slurm(nodes=2).cell_faults(few, "rack", "cuda", 2)
+    assert fault.startswith("slurm_gpus_per_node asks for 1 GPUs a node")

@@ -79,7 +79,7 @@ def test_a_failed_job_says_how(reason: str, code: int, signal: int, words: str) 
         (said.SENTENCES[2], "slurm_account"),
         ("InvalidQOS", "slurm_qos"),
         ("BadConstraints", "slurm_constraint"),
-        ("DependencyNeverSatisfied", "slurm_options"),
+        ("DependencyNeverSatisfied", "slurm_dependency"),
         ("ReservationDeleted", "slurm_reservation"),
         ("JobHoldMaxRequeue", "nodes fail"),
     ],
