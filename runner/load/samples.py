@@ -7,7 +7,7 @@ it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing ch
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load import telemetry as telemetries
+from runner.load.kept_samples import SamplesSummary, kept
 from runner.load.over_time import NodeCurves, over_time
 from runner.load.sample_table import CPU, Sample, read_table
 from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
@@ -34,7 +35,7 @@ from runner.logs.numbers import quantity
 from runner.logs.smi import npu_readings
 from runner.systems.common.registry import load_system
 from runner.terms.orders import LOG_LIMIT_BYTES
-from runner.terms.record import Interval, Measurement, Record
+from runner.terms.record import Interval, Measurement, Record, Utilisation
 
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
 _NUMBER = re.compile(r"(\S+)(?: .+)?")
@@ -65,8 +66,34 @@ def with_fetched(
     replace what the log says of it: they see it once a second. A node's processors are no device:
     their memory is not the run's.
     """
-    measured = record.measurement
     nodes = {rank: path.parent for rank, path in logs.items()}
+    files = (names.SAMPLES, names.TIMELINE, names.LOG, names.DONE)
+    about = {
+        "counted": [tuple(map(str, asdict(each).values())) for each in counted_intervals(record)],
+        "of": [record.global_batch_size, record.hosts, record.device_kind, record.system],
+        "parameters": record.parameters,
+        "devices": {rank: list(ids) for rank, ids in devices.items()},
+    }
+    found = kept(
+        (node / name for node in nodes.values() for name in files),
+        about,
+        lambda: _summary(record, nodes, devices, readers),
+    )
+    measured = _measured(record.measurement, found)
+    if not any(interval.loss is not None for interval in measured.intervals):
+        events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
+        if events:
+            measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
+    return record if measured is record.measurement else replace(record, measurement=measured)
+
+
+def _summary(
+    record: Record,
+    nodes: Mapping[int, Path],
+    devices: Mapping[int, Sequence[int]],
+    readers: Readers | None,
+) -> SamplesSummary:
+    """Read what lies in the nodes' folders."""
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
@@ -76,17 +103,41 @@ def with_fetched(
     times = {
         rank: _times(readers, node, polls[rank], lasted[rank][1]) for rank, node in nodes.items()
     }
-    if sampled:
-        windows = _windows(record, times, polls)
-        measured = _sampled(record, sampled, devices, windows, began)
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
-    if first := min((start for start in starts if start), default=None):
-        measured = replace(measured, first_step=first)
-    if not any(interval.loss is not None for interval in measured.intervals):
-        events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
-        if events:
-            measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
-    return record if measured is record.measurement else replace(record, measurement=measured)
+    first = min((start for start in starts if start), default=None)
+    if not sampled:
+        return SamplesSummary(first_step=first)
+    windows = _windows(record, times, polls)
+    return replace(_sampled(record, sampled, devices, windows, began), first_step=first)
+
+
+def _measured(measured: Measurement, found: SamplesSummary) -> Measurement:
+    """Return a measurement with what samples say beside its logs."""
+    if found.first_step:
+        measured = replace(measured, first_step=found.first_step)
+    if found.curves:
+        curves = found.curves.items()
+        measured = replace(
+            measured,
+            busy={rank: each.busy for rank, each in curves},
+            power_w={rank: each.power_w for rank, each in curves},
+            memory_mib={rank: each.memory_mib for rank, each in curves},
+        )
+    if found.memory_used_mib is not None:
+        measured = replace(measured, memory_used_mib=found.memory_used_mib)
+    if found.utilisation_percent is not None:
+        percent = found.utilisation_percent
+        measured = replace(measured, utilisation=Utilisation(percent, "samples"))
+    return (
+        replace(
+            measured,
+            energy=found.energy or measured.energy,
+            thermals=found.thermals or measured.thermals,
+            telemetry=found.telemetry or measured.telemetry,
+        )
+        if found.energy
+        else measured
+    )
 
 
 def _events(folder: Path) -> list[Path]:
@@ -145,8 +196,8 @@ def _sampled(
     devices: Mapping[int, Sequence[int]],
     windows: Mapping[int, Window | None],
     began: Mapping[int, float | None],
-) -> Measurement:
-    measured = record.measurement
+) -> SamplesSummary:
+    """Sum up the samples of those nodes that have some."""
     processors = record.device_kind == CPU
     each: list[_NodeReading] = []
     curves: dict[int, NodeCurves] = {}
@@ -156,8 +207,8 @@ def _sampled(
         had = sorted(map(str, devices.get(rank, ())))
         table = read_table(b"", read_samples)
         if rank in nodes:
-            found = read_start(nodes[rank] / names.SAMPLES, MOST_BYTES) or b""
-            table = read_table(found, read_samples)
+            data = read_start(nodes[rank] / names.SAMPLES, MOST_BYTES) or b""
+            table = read_table(data, read_samples)
             if rank in devices:
                 table = table.of({CPU, *had})
             curves[rank] = over_time(table)
@@ -168,25 +219,20 @@ def _sampled(
             each.append(
                 _NodeReading.of(NodeSamples(table, windows.get(rank), began[rank], of_run, name))
             )
-    busy = None
-    power, heat, whole = measured.energy, measured.thermals, measured.telemetry
-    if each:
-        busy = mean_of([mean for node in each for mean in node.means])
-        power = energy.together([node.energy for node in each])
-        heat = energy.heat_of([node.heat for node in each])
-        if heat.mean_power_w is not None and power.mean_power_w is not None:
-            heat = replace(heat, mean_power_w=power.mean_power_w)
-        whole = telemetries.together([node.telemetry for node in each])
+    found = SamplesSummary(memory_used_mib=max(peaks, default=None), curves=curves)
+    if not each:
+        return found
+    busy = mean_of([mean for node in each for mean in node.means])
+    power = energy.together([node.energy for node in each])
+    heat = energy.heat_of([node.heat for node in each])
+    if heat.mean_power_w is not None and power.mean_power_w is not None:
+        heat = replace(heat, mean_power_w=power.mean_power_w)
     return replace(
-        measured,
+        found,
         energy=power,
         thermals=heat,
-        telemetry=whole,
-        memory_used_mib=max(peaks, default=measured.memory_used_mib),
-        utilisation=busy or measured.utilisation,
-        busy={rank: of_node.busy for rank, of_node in curves.items()},
-        power_w={rank: of_node.power_w for rank, of_node in curves.items()},
-        memory_mib={rank: of_node.memory_mib for rank, of_node in curves.items()},
+        telemetry=telemetries.together([node.telemetry for node in each]),
+        utilisation_percent=busy.percent if busy else None,
     )
 
 
