@@ -119,6 +119,12 @@ def add_parser(commands: Commands) -> None:
         help="on Slurm: a key of the inventory for this time, such as qos=debug, account=a1 or"
         " gpus_per_node=cell (docs/slurm.md)",
     )
+    command.add_argument(
+        "--submit",
+        action="store_true",
+        help="on Slurm: put the runs into the queue and end; `status` and the same command without"
+        " --submit gather them (docs/slurm.md)",
+    )
     add_only(command)
     once_more = command.add_mutually_exclusive_group()
     once_more.add_argument("--again", action="store_true", help="also run finished cells once more")
@@ -199,6 +205,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.launch import outlook
     from runner.launch.bench import bench
     from runner.launch.detached import Detached
+    from runner.launch.engine import NO_QUEUE
     from runner.launch.engines import engine_of
     from runner.launch.notify import Notifier
     from runner.launch.view import View
@@ -224,6 +231,8 @@ def run(chosen: argparse.Namespace) -> int:
     machines = inventory()
     campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
     as_json = chosen.format == "json"
+    if chosen.submit and not machines.engine.queues:
+        raise UserError(NO_QUEUE)
     if chosen.script and not chosen.dry_run:
         raise UserError("--script prints a part of a dry run; add --dry-run")
     if chosen.dry_run and chosen.script:
@@ -286,13 +295,14 @@ def run(chosen: argparse.Namespace) -> int:
                 failed=chosen.failed,
                 retry=chosen.retry,
                 limit_s=chosen.stop_after,
+                submit=chosen.submit,
                 view=view,
             )
         except BaseException as error:
             view.broken_off(error)
             page.finish(interrupted=True)
             raise
-        if campaign.begun:
+        if campaign.begun and not tally.submitted:
             try:
                 print_campaign(chosen.runs, campaign.name, None, chosen.format, None)
             except OSError as error:

@@ -8,7 +8,8 @@ from runner.base.streams import say
 
 DESCRIPTION = """\
 Say how far a campaign has got: what has ended and how, what runs now, and about how long it takes.
-Reads the campaign's folder only, so it may be asked at any time and from any terminal.
+Reads the campaign's folder, so it may be asked at any time and from any terminal; of jobs that
+`bench --submit` left it asks the queue once.
 
 exit codes: 0 printed, 2 there is no such campaign
 """
@@ -37,6 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Print how far it is; exit code 0. Raises UserError where there is no such campaign."""
     from runner.folder.campaign import find_campaign
     from runner.launch import status
+    from runner.launch.engines import look_in
 
     campaign = find_campaign(chosen.runs, chosen.campaign)
     if chosen.watch:
@@ -45,6 +47,7 @@ def run(chosen: argparse.Namespace) -> int:
 
         progress = follow(campaign, Screen(stderr=True, soft_wrap=True))
     else:
+        look_in(campaign)
         progress = status.look(campaign)
     say(json.dumps(progress.to_json(), indent=1) if chosen.format == "json" else progress.words())
     return 0

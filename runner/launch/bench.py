@@ -44,13 +44,14 @@ class Tally:
     expired: bool = False
     limit_s: float | None = None
     resumes: bool = True
+    submitted: int = 0
 
     @property
     def exit_code(self) -> int:
-        """0 all ok, 1 a cell failed or did not get to run, 130 after Ctrl-C."""
+        """0 all ok or in the queue, 1 a cell failed or did not get to run, 130 after Ctrl-C."""
         if self.interrupted:
             return 130
-        return 1 if self.failed or self.expired or not self.ok else 0
+        return 1 if self.failed or self.expired or not (self.ok or self.submitted) else 0
 
 
 def bench(
@@ -64,6 +65,7 @@ def bench(
     failed: bool = False,
     retry: int = 0,
     limit_s: float | None = None,
+    submit: bool = False,
     view: View,
     source: RunSource | None = None,
 ) -> Tally:
@@ -71,6 +73,8 @@ def bench(
 
     `source` says which runs come next, where it is not the matrix alone that does.
     `again`: all that is selected; `failed`: what did not end ok, too.
+
+    `submit`: hand the runs to a queue and leave them there; the next bench goes on with them.
 
     A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
     running cell is ended and no further one starts; the next bench goes on there.
@@ -95,6 +99,7 @@ def bench(
         repeats += [asked for asked in todo if asked not in repeats]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
+        submitted = 0
         if todo:
             claimed, wanted = source.wanted(todo, cells)
             launcher = Launcher(engine, cluster, campaign, view, interrupts, source.watching)
@@ -106,6 +111,8 @@ def bench(
                     )
                     campaign.adopt(growth)
                     rounds = Rounds(launcher, held, sizes, retry, ended)
+                    if submit:
+                        submitted, todo = rounds.hand_over(todo), []
                     while todo:
                         rounds.go(todo)
                         todo = [] if interrupts.over else source.more(campaign, held, cells)
@@ -126,6 +133,7 @@ def bench(
             and (good < len(repeats) or bool(source.more(campaign, held, cells))),
             limit_s=limit_s,
             resumes=not again,
+            submitted=submitted,
         )
         for cell, judged in known(campaign, held, cells):
             view.known(cell, judged, held.until_percent)

@@ -17,6 +17,10 @@ from runner.terms.orders import Orders
 from runner.terms.run import Run
 
 Stopped = tuple[Sequence[str], Sequence[Campaign]]  # a line for each run, and the campaigns meant
+NO_QUEUE = (
+    "--submit leaves jobs in a queue, and this inventory's runs end with bench: it takes"
+    " cluster_engine: slurm and slurm_mode: job; elsewhere use --detach"
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,13 @@ class Engine(Protocol):
         and nothing of it is started twice.
         """
 
+    def hand_over(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> bool:
+        """Hand a run to the queue and do not wait for it; False where it refused, as its `halt`
+        says.
+
+        Raises UserError where no queue would carry it out without bench.
+        """
+
     def goes_on(self, run: RunFolder) -> bool:
         """Say whether a run without an outcome was handed over, so that `run` can follow it."""
 
@@ -141,3 +152,6 @@ class EngineMaker(Protocol):
         self, campaigns: Sequence[Campaign], cancelled: Callable[[], bool]
     ) -> Stopped:
         """End the jobs of those campaigns that ever had any, without an inventory."""
+
+    def look_in(self, campaign: Campaign) -> None:
+        """Write down where jobs stand that no bench follows; nothing where nobody can say."""

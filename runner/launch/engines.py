@@ -40,6 +40,14 @@ def stop_jobs(
     )
 
 
+def look_in(campaign: Campaign) -> None:
+    """Have it written down where runs stand that were handed to a queue, and no bench follows."""
+    if campaign.is_locked() or not any(run.queue_has_it for run in campaign.running()):
+        return
+    for settings in ENGINES.values():
+        _maker(settings).look_in(campaign)
+
+
 def _maker(settings: EngineSettings | type[EngineSettings]) -> EngineMaker:
     maker: EngineMaker = pkgutil.resolve_name(settings.launcher)
     return maker

@@ -150,6 +150,15 @@ class Launcher:
         self.view.ended(cell, run.repeat, attempt, ended, measured)
         return ended
 
+    def refused(self, planned: Planned) -> Outcome:
+        """Record how a run ended that a queue did not take."""
+        attempt, run = planned
+        measured, ended = judged(attempt, run.cell, "")
+        ended = timed(ended, attempt, time.time(), 0.0)
+        write_json(attempt.path / names.OUTCOME, ended.to_json())
+        self.view.ended(run.cell, run.repeat, attempt, ended, measured)
+        return ended
+
     def _may_go_on(self, attempt: Attempt) -> bool:
         try:
             return self.engine.goes_on(attempt)

@@ -54,6 +54,29 @@ class Rounds:
             over=lambda: self.launcher.interrupts.over,
         )
 
+    def hand_over(self, todo: Sequence[Repeat]) -> int:
+        """Hand what does not go on yet to a queue, as many runs as may be in it, and wait for none;
+        how many of `todo` are in it by now.
+
+        What the queue refuses ends as such a run does.
+        """
+        launcher, engine = self.launcher, self.launcher.engine
+        there = [asked for asked in todo if launcher.going_on(asked[0].id, asked[1]) is not None]
+        count = len(there)
+        for cell, repeat in todo:
+            if count >= engine.at_once or launcher.interrupts.over:
+                break
+            if (cell, repeat) in there:
+                continue
+            planned = self.plan((cell, repeat))
+            with launcher.interrupts.watching(planned.attempt):
+                taken = engine.hand_over(launcher.campaign, planned.attempt, planned.run.orders)
+            if taken:
+                count += 1
+            else:
+                self.ended.append(launcher.refused(planned))
+        return count
+
     def plan(self, asked: Repeat, port_try: int = 0) -> Planned:
         """Plan a repeat of a cell as a new attempt."""
         return self.launcher.plan(self.matrix, *asked, self.sizes, port_try)

@@ -7,12 +7,16 @@ from dataclasses import replace
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.stored import UnreadableError
+from runner.judge.judge import judged
 from runner.launch.campaign_status import Running, Status, Waiting, titled
 from runner.launch.live import left_s
+from runner.launch.times import timed
 from runner.launch.view import hosts_of, running_of
 from runner.matrix.select import in_order
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
+from runner.terms.outcome import Outcome
 from runner.terms.record import WELL
 
 
@@ -26,7 +30,7 @@ def look(campaign: Campaign) -> Status:
     not_ok, times, untouched = [], [], set()
     for cell, repeat in asked:
         attempts = campaign.attempts(cell.id, repeat)
-        outcome = attempts[-1].outcome if attempts else None
+        outcome = _outcome(attempts[-1]) if attempts else None
         if not attempts:
             untouched.add((cell.id, repeat))
         if outcome is None:
@@ -60,6 +64,22 @@ def look(campaign: Campaign) -> Status:
             if (cell.id, repeat) in untouched
         ),
     )
+
+
+def _outcome(attempt: Attempt) -> Outcome | None:
+    """Return how a run ended: as recorded, or of one that ended while no bench was there as its
+    files say; None where it did not.
+    """
+    if attempt.outcome is not None or not attempt.over:
+        return attempt.outcome
+    try:
+        run = attempt.run
+    except UnreadableError:
+        return None
+    if run is None:
+        return None
+    _, ended = judged(attempt, run.cell, "")
+    return timed(ended, attempt, attempt.planned_at, 0.0)
 
 
 def _waiting(attempt: Attempt, cell: Cell) -> Waiting | None:

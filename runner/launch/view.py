@@ -214,6 +214,11 @@ class View:
         by = "stopped by Ctrl-C" if tally.interrupted else ""
         by = f"stopped after --stop-after {tally.limit_s:g}" if tally.expired else by
         self.console.print(f"{line}; {by}{on}" if by else line)
+        if tally.submitted:
+            self.console.print(
+                f"{tally.submitted} runs are in the queue; this login may end. `status` says how"
+                " far they are, and the same command without --submit gathers them"
+            )
         self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
 
     def broken_off(self, error: BaseException) -> None:

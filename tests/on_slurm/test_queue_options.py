@@ -18,7 +18,7 @@ def test_cells_and_the_command_line_ask_the_queue(slurm_cluster: SlurmCluster) -
         "name": "asks",
         "defaults": {
             **{"system": "torch_gpt", "model": "gpt2-tiny", "train_iters": 4, "nodes": 1},
-            "global_batch_size": 4,
+            "global_batch_size": 16,
             "env": {"STEP_S": "0.1"},
         },
         "include": [

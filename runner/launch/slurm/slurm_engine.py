@@ -18,12 +18,13 @@ from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import write_script
-from runner.launch.engine import Stopped, Surveyed, Wanted
+from runner.launch.engine import NO_QUEUE, Stopped, Surveyed, Wanted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, asked_for, span_of
 from runner.launch.slurm.by_hand import job_by_hand
 from runner.launch.slurm.job import Jobs
 from runner.launch.slurm.job_script import trial_script
+from runner.launch.slurm.looking_in import look_in
 from runner.launch.slurm.preview import preview
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.secrets import reveal
@@ -170,6 +171,17 @@ class SlurmEngine:
             return self.jobs.run(folder, run, orders, cancelled)
         nodes = self.nodes.granted(lambda: cancelled() or run.halt is not None)
         return nodes.run(folder, run, orders, cancelled)
+
+    def hand_over(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> bool:
+        """Do as Engine's: in mode `job`."""
+        if self.slurm.mode != "job":
+            raise UserError(NO_QUEUE)
+        return self.jobs.submit(folder, run, orders) is not None
+
+    @staticmethod
+    def look_in(campaign: Campaign) -> None:
+        """Do as EngineMaker's."""
+        look_in(campaign)
 
     def goes_on(self, run: RunFolder) -> bool:
         """Do as Engine's; a step ends with the bench that started it."""

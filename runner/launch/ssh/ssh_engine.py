@@ -12,7 +12,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.launch.claim import claimed
-from runner.launch.engine import Stopped, Surveyed, Wanted
+from runner.launch.engine import NO_QUEUE, Stopped, Surveyed, Wanted
 from runner.launch.play import Played, play
 from runner.launch.ssh.gate import Order
 from runner.launch.ssh.standing import Plays
@@ -80,6 +80,14 @@ class SshEngine:
     def by_hand(self, run: Run) -> tuple[str, str]:
         """Do as Engine's."""
         return names.SCRIPT, launch_script(run)
+
+    def hand_over(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> bool:
+        """Do as Engine's: nodes end a run that no bench asks for."""
+        raise UserError(NO_QUEUE)
+
+    @staticmethod
+    def look_in(campaign: Campaign) -> None:
+        """Do as EngineMaker's: there is no queue."""
 
     def waiting(self, run: RunFolder) -> str:
         """Do as Engine's: a node that is busy refuses the run."""

@@ -92,6 +92,11 @@ class EngineSettings:
         """Whether all runs of a campaign are in one job."""
         return False
 
+    @property
+    def queues(self) -> bool:
+        """Whether runs are jobs of their own, which need no bench."""
+        return False
+
     def faults(self, device: str, devices: int) -> Iterable[str]:
         """Say what is wrong with keys together, and with what a node has."""
         return ()

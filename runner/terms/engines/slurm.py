@@ -285,6 +285,11 @@ class Slurm(EngineSettings):
         """Do as EngineSettings'."""
         return self.mode == "allocation"
 
+    @property
+    def queues(self) -> bool:
+        """Do as EngineSettings'."""
+        return self.mode == "job"
+
     def faults(self, device: str, devices: int) -> Iterator[str]:
         """Do as EngineSettings'."""
         yield from self._option_faults(self.options, self.srun_args)

@@ -16,13 +16,14 @@ from node.facts.record import read
 from node.files import read_json
 from node.fingerprint import fingerprints
 from node.schema import Whole
+from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
 from runner.folder.stored import SCHEMA, write_json
-from runner.launch.engine import Stopped, Surveyed, Wanted
+from runner.launch.engine import NO_QUEUE, Stopped, Surveyed, Wanted
 from runner.plan import script
 from runner.terms import run as runs
 from runner.terms.cluster import Cluster
@@ -97,6 +98,13 @@ class HereEngine:
 
     def by_hand(self, run: runs.Run) -> tuple[str, str]:
         return names.SCRIPT, script.launch_script(run)
+
+    def hand_over(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> bool:
+        raise UserError(NO_QUEUE)
+
+    @staticmethod
+    def look_in(campaign: Campaign) -> None:
+        pass
 
     def goes_on(self, run: RunFolder) -> bool:
         return False

@@ -82,6 +82,9 @@ class Nodes:
     def by_hand(self, run: runs.Run) -> tuple[str, str]:
         return names.SCRIPT, script.launch_script(run)
 
+    def hand_over(self, folder: HeldFolder, run: RunFolder, orders: Orders) -> bool:
+        raise AssertionError("nobody asked for --submit")
+
     def goes_on(self, run: RunFolder) -> bool:
         return False
 
