@@ -15,14 +15,16 @@ Write an inventory of your own: the machines are asked over ssh, in one exec eac
   python -m runner init inventory/mine --hosts gpu01=10.0.0.11 gpu02=10.0.0.12 --user train
   python -m runner init inventory/mine --hosts 'node[01-16]'         as Slurm expands it
   python -m runner init inventory/mine --hostfile hostfile           DeepSpeed's: host slots=8
-  python -m runner init inventory/mine --slurm gpu                   a partition's nodes, over ssh
+  python -m runner init inventory/mine --slurm gpu --account a1      on Slurm: jobs in a partition
+  python -m runner init inventory/mine --nodes-of gpu                a partition's nodes, over ssh
   python -m runner init inventory/here --hosts localhost --device cpu
 
 ssh must work without prompts (key login), now and later. A host key that is not known yet
 is shown by its fingerprint, and recorded after a yes (--record-host-keys says it beforehand). What
 the machines answer is checked before it is written. Devices are what nvidia-smi and npu-smi show,
 else CPUs; the network is the interface of the route between the nodes. Look through the files
-afterwards: docs/inventory.md has each key. Where Slurm forbids ssh: inventory/slurm.
+afterwards: docs/inventory.md has each key. With --slurm no machine is asked, but Slurm about the
+partition.
 
 exit codes: 0 written; 2 a host is out of reach, or answers what cannot be written; 130 Ctrl-C
 """
@@ -46,7 +48,15 @@ def add_parser(commands: Commands) -> None:
         "--hosts", nargs="+", metavar="HOST", help="names, addresses, NAME=ADDRESS, node[01-16]"
     )
     which.add_argument("--hostfile", type=Path, metavar="FILE", help="a DeepSpeed hostfile")
-    which.add_argument("--slurm", metavar="PARTITION", help="the nodes of a partition of Slurm")
+    which.add_argument(
+        "--slurm",
+        metavar="PARTITION",
+        help="runs are jobs of Slurm in this partition; no node is asked (docs/slurm.md)",
+    )
+    which.add_argument(
+        "--nodes-of", metavar="PARTITION", help="the nodes of a partition of Slurm, over ssh"
+    )
+    command.add_argument("--account", default="", help="with --slurm: account that is charged")
     command.add_argument("--user", default="", help="whom ssh connects as (default: ssh's choice)")
     command.add_argument("--key", type=Path, metavar="FILE", help="private key (default: ssh's)")
     command.add_argument("--port", type=int, metavar="N", help="port of sshd (default: ssh's)")

@@ -12,7 +12,7 @@ from runner.base.errors import UserError
 from runner.base.files import whole
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
 from runner.base.text import counted, some
-from runner.enrol import named
+from runner.enrol import named, slurm_inventory
 from runner.enrol.found import ROOT, Found, read_answer
 from runner.enrol.named import Machine
 from runner.enrol.reaching import HostAnswer, HostKeys, Way, ask_all, record, scan_all
@@ -42,6 +42,8 @@ class Conversation:
 def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     """Make an inventory. Raises UserError before anything is written where it would not work."""
     folder: Path = chosen.folder
+    if chosen.slurm:
+        return _make_slurm(chosen, talk)
     _refuse_to_overwrite(folder, chosen.overwrite, talk)
     way, wanted = _way(chosen), Preference(chosen.device, _root(chosen.root))
     machines = _machines(chosen, talk)
@@ -52,12 +54,42 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     if unknown and _record_keys(unknown, way, talk):
         said |= ask_all(unknown, way, wanted.root, addresses)
     found = _found(said, machines, way.user)
-    written = files(machines, found, way, wanted)
+    cluster = _write(folder, files(machines, found, way, wanted))
+    _tell(cluster, found, talk)
+    return cluster
+
+
+def _write(folder: Path, written: Mapping[str, str]) -> Cluster:
+    """Write an inventory's files, and read what they say."""
     for path, text in written.items():
         with whole(folder / path) as stream:
             stream.write(text.encode())
-    cluster = load_inventory(folder)
-    _tell(cluster, found, talk)
+    return load_inventory(folder)
+
+
+def _make_slurm(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
+    """Make the inventory of a partition of Slurm, which alone is asked. Raises UserError."""
+    folder: Path = chosen.folder
+    _refuse_to_overwrite(folder, chosen.overwrite, talk)
+    if chosen.account and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", chosen.account):
+        raise UserError(f"--account {chosen.account!r} is no account's name")
+    partition = slurm_inventory.ask(chosen.slurm)
+    device = chosen.device or ("cuda" if partition.devices else "cpu")
+    devices = partition.devices if device != "cpu" else 1
+    if not devices:
+        raise UserError(
+            f"Slurm knows of no GPU in the partition {chosen.slurm}; take --device cpu, or another"
+            " partition (`sinfo -o '%P %G'`)"
+        )
+    root = _root(chosen.root or slurm_inventory.default_root())
+    written = slurm_inventory.files(partition, root, device, chosen.account, devices)
+    cluster = _write(folder, written)
+    nodes = counted(len(partition.nodes), "node")
+    talk.say(f"wrote {folder}: partition {partition.name}, {nodes}, {devices} x {device}, {root}")
+    for note in slurm_inventory.notes(partition, partition.devices):
+        talk.say(f"note: {note}")
+    talk.say(f"check that login and compute nodes share {root}; another folder: --root")
+    _tell_next(folder, talk)
     return cluster
 
 
@@ -84,7 +116,7 @@ def _refuse_to_overwrite(folder: Path, agreed: bool, talk: Conversation) -> None
     """Refuse a folder with an inventory in it that nobody gave up. Raises UserError."""
     if folder.is_file():
         raise UserError(f"{folder} is a file; name a folder, such as inventory/mine")
-    there = [path for path in FILES if (folder / path).exists()]
+    there = [path for path in (*FILES, slurm_inventory.SLURM) if (folder / path).exists()]
     if (folder / "hosts.py").exists():
         raise UserError(f"{folder} is an inventory that is a program (hosts.py); name another")
     if there and not agreed and not talk.agrees(f"{folder} has {', '.join(there)}; replace them?"):
@@ -123,8 +155,8 @@ def _machines(chosen: argparse.Namespace, talk: Conversation) -> tuple[Machine, 
     """Return who is meant, by the flags, or else by what somebody answers."""
     if chosen.hostfile:
         return named.from_hostfile(chosen.hostfile)
-    if chosen.slurm:
-        return named.from_partition(chosen.slurm)
+    if chosen.nodes_of:
+        return named.from_partition(chosen.nodes_of)
     words = chosen.hosts or []
     if not words and talk.ask is not None:
         words = [talk.ask("hosts (gpu01 gpu02=10.0.0.12 node[01-16], or localhost): ")]
@@ -173,6 +205,10 @@ def _tell(cluster: Cluster, found: Mapping[str, Found], talk: Conversation) -> N
         talk.say(_inset("  ".join(filter(None, words))))
     for note in _notes(cluster, found):
         talk.say(f"note: {note}")
+    _tell_next(path, talk)
+
+
+def _tell_next(path: Path, talk: Conversation) -> None:
     talk.say(
         "next: look through its files, then\n"
         + "\n".join(_inset(played(name, path).strip("`")) for name in ("validate", "setup"))

@@ -60,7 +60,7 @@ def from_words(words: Iterable[str]) -> tuple[Machine, ...]:
 def from_hostfile(path: Path) -> tuple[Machine, ...]:
     """Read a DeepSpeed hostfile by the program of inventory/allocation. Raises UserError."""
     argv = [sys.executable, str(HOSTFILES), "--list"]
-    said = _answer(argv, TRAINBENCH_HOSTFILE=str(path.resolve()))
+    said = answer(argv, TRAINBENCH_HOSTFILE=str(path.resolve()))
     try:
         listed = parse(said.encode(), _LISTED, str(path))
     except UnfitError as error:
@@ -76,7 +76,7 @@ def from_hostfile(path: Path) -> tuple[Machine, ...]:
 
 def from_partition(name: str) -> tuple[Machine, ...]:
     """Return the nodes of one of Slurm's partitions. Raises UserError."""
-    said = _answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"])
+    said = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"])
     if not said.split():
         raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
     return bounded(_machine(each, each) for each in said.split())
@@ -113,7 +113,7 @@ def _parts(text: str) -> Sequence[str]:
 
 
 def _expanded(word: str) -> Sequence[str]:
-    return _answer(["scontrol", "show", "hostnames", "--", word]).split()
+    return answer(["scontrol", "show", "hostnames", "--", word]).split()
 
 
 def _machine(name: str, address: object, devices: object = None) -> Machine:
@@ -126,7 +126,7 @@ def _machine(name: str, address: object, devices: object = None) -> Machine:
         ) from None
 
 
-def _answer(argv: Sequence[str], **env: str) -> str:
+def answer(argv: Sequence[str], **env: str) -> str:
     """Return what a program of this machine prints. Raises UserError with its first words."""
     cure = "start it where Slurm's programs are, or name each host"
     done = run(argv, env={**os.environ, **env}, cure=cure)

@@ -1,0 +1,171 @@
+"""A Slurm inventory of a partition, from what Slurm says of it: files of comments and keys.
+
+Slurm alone is asked, on its login node, and no compute node. What it cannot know (a folder that all
+nodes share, an account) is asked for as an option, or named in a note.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.base.paths import PROJECT
+from runner.enrol.named import answer
+from runner.enrol.writing import CLUSTER, HOSTS, SETUP, scalar
+
+SLURM = "group_vars/all/slurm.yml"
+FORMAT = "%N|%G|%c|%m|%T|%l"
+DOWN = ("down", "drain", "fail", "maint", "unk")  # begin or are in the states of such nodes
+
+
+@dataclass(frozen=True)
+class PartitionNode:
+    """What Slurm says of a node of a partition."""
+
+    name: str
+    gpus: int
+    gpu_type: str
+    cpus: int
+    memory_mib: int
+    state: str
+
+    @property
+    def is_up(self) -> bool:
+        """Whether jobs may get it."""
+        return not any(word in self.state for word in DOWN)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition: its nodes, and the longest that a job may take there, as Slurm writes it."""
+
+    name: str
+    nodes: tuple[PartitionNode, ...]
+    limit: str
+
+    @property
+    def devices(self) -> int:
+        """GPUs of most nodes; 0 where it has none."""
+        return Counter(node.gpus for node in self.nodes).most_common(1)[0][0]
+
+
+def ask(name: str) -> Partition:
+    """Ask Slurm about a partition. Raises UserError where there is none."""
+    said = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", f"--format={FORMAT}"])
+    return read(name, said)
+
+
+def read(name: str, said: str) -> Partition:
+    """Read what sinfo prints in FORMAT. Raises UserError where it has no node of the partition."""
+    nodes, limit = [], ""
+    for line in said.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != len(FORMAT.split("|")):
+            continue
+        host, gres, cpus, memory, state, limit = fields
+        gpus = [part for part in re.sub(r"\(.*?\)", "", gres).split(",") if part[:4] == "gpu:"]
+        types = [part.split(":")[1] for part in gpus if part.count(":") > 1]
+        nodes.append(
+            PartitionNode(
+                host,
+                sum(_number(part.rpartition(":")[2]) for part in gpus),
+                types[0] if types else "",
+                _number(cpus),
+                _number(memory),
+                state.lower(),
+            )
+        )
+    if not nodes:
+        raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
+    return Partition(name, tuple(nodes), limit)
+
+
+def _number(text: str) -> int:
+    """Read the number with which a text begins; 0 where it begins with none."""
+    match = re.match(r"\d{1,9}", text)
+    return int(match[0]) if match else 0
+
+
+def files(
+    partition: Partition, root: str, device: str, account: str, devices: int
+) -> dict[str, str]:
+    """Return the files of an inventory by path; `devices` of each node."""
+    gpus = "slurm_gpus_per_node: cell # as many as a cell uses; a number: always so many"
+    asked = [gpus] if device != "cpu" else []
+    return {
+        HOSTS: _shipped(HOSTS),
+        CLUSTER: "\n".join(
+            [
+                "---",
+                "# Written by `init --slurm`; yours to edit. docs/slurm.md has each key.",
+                "cluster_engine: slurm",
+                "# A folder that login and compute nodes share, at the same path on all of them.",
+                f"cluster_root: {scalar(root)}",
+                "# On a disk of each compute node's own: caches of a run, removed with it.",
+                "cluster_scratch: /tmp/trainbench",
+                f"cluster_device: {device}",
+                "# Of each compute node; a cell that names no devices_per_node uses all of them.",
+                f"cluster_devices_per_node: {devices}",
+                "cluster_systems: [torch_gpt]",
+                "cluster_env: {}",
+                "",
+            ]
+        ),
+        SLURM: "\n".join(
+            [
+                "---",
+                f"# The partition has {len(partition.nodes)} nodes; a cell has at most so many:",
+                f"slurm_nodes: {len(partition.nodes)}",
+                f"slurm_partition: {scalar(partition.name)}",
+                f"slurm_account: {scalar(account)}" if account else "# slurm_account: my-account",
+                "# job: one job per run. allocation: one for the whole campaign, whose runs follow",
+                "# one another on the same nodes.",
+                "slurm_mode: job",
+                "# No other job on the nodes: what is measured is the run's own.",
+                "slurm_exclusive: true",
+                "# All memory of a node.",
+                "slurm_mem: 0",
+                *asked,
+                "",
+            ]
+        ),
+        SETUP: _shipped(SETUP),
+    }
+
+
+def _shipped(path: str) -> str:
+    """Return a file that every Slurm inventory has alike."""
+    return (PROJECT / "inventory" / "slurm" / path).read_text(encoding="utf-8")
+
+
+def notes(partition: Partition, devices: int) -> Sequence[str]:
+    """Say what may need a hand."""
+    found = []
+    if odd := [node.name for node in partition.nodes if node.gpus != partition.devices]:
+        found.append(
+            f"{', '.join(odd[:4])} has another number of GPUs than most; leave such nodes out with"
+            " slurm_exclude or slurm_constraint"
+        )
+    types = sorted({node.gpu_type for node in partition.nodes if node.gpu_type})
+    if len(types) > 1:
+        found.append(
+            f"the partition has GPUs of several types ({', '.join(types)}); choose one:"
+            f" slurm_gpus_per_node: {types[0]}:cell"
+        )
+    if away := [node.name for node in partition.nodes if not node.is_up]:
+        found.append(f"{len(away)} nodes are down or drained now (`sinfo -R`)")
+    if re.fullmatch(r"(?:\d{1,2}:)?\d{1,2}:\d\d", partition.limit):
+        found.append(
+            f"a job may take {partition.limit} there; the time_limit_s of a matrix and"
+            " slurm_time_margin_s must fit"
+        )
+    if not devices:
+        found.append("Slurm knows of no GPU there, so the device is cpu")
+    return found
+
+
+def default_root() -> str:
+    """Return where everything goes by default: most sites share home folders."""
+    return str(Path.home() / "trainbench")
