@@ -98,6 +98,7 @@ def place(run: str, roster: Roster, wanted: list[int]) -> None:
         "port": free_port(wanted[0] if wanted else PORTS[0]),
         "at": time.time(),
         **{key: [node[key] for node in nodes] for key in ("host", "address", "devices", "cpus")},
+        "switch": [node.get("switch", "") for node in nodes],
     }
     write(os.path.join(run, PLACEMENT), json.dumps(placement))
     meeting = {"port": placement["port"], "address": [nodes[0]["address"]]}

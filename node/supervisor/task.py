@@ -21,7 +21,7 @@ from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import head, node_tasks, orders, scratch
+from . import head, node_tasks, orders, scratch, switches
 from .answers import RefusedError
 from .daemon import enter, hold, identify, lease_lost, watch
 from .files import read_json, size_of, write
@@ -69,14 +69,18 @@ class Task:
         self.folder = attempt_folder(spec)
         self.spec = spec
         self.secrets = taken_secrets()
+        self.host = host_name()
         self.rank = int(os.environ.get("SLURM_NODEID", "0"))
         run, mine, self.nodes = orders.read(self.folder, self.rank)
+        if not mine.get("tasks"):  # of those srun has counted the processes already
+            file = spec.get("switches") or ""
+            self.rank = switches.rank_of(self.host, self.rank, file, self.nodes)
+            run, mine, self.nodes = orders.read(self.folder, self.rank)
         if int(os.environ.get("SLURM_STEP_NUM_NODES", self.nodes)) != self.nodes:
             raise ProgramError(
                 "Slurm started %s tasks of a run of %d nodes"
                 % (os.environ["SLURM_STEP_NUM_NODES"], self.nodes)
             )
-        self.host = host_name()
         self.job = job_of(run, mine, spec)
         self.job["dir"] = os.path.join(self.folder, node(self.rank, mine["host"]))
         self.job["runs"] = self.folder  # whose disk the run's files are on
@@ -138,7 +142,8 @@ def task(spec: dict[str, Any]) -> NoReturn:
     """Run this node's part of a run, from its preparation to done.json.
 
     `spec`: run (the attempt's folder), restart (how often Slurm had started the job before it),
-    mark, programs (where these modules lie), inspect (the folder that hosts are described in),
+    mark, programs (where these modules lie), switches (a file with the hosts of each leaf switch,
+    by which nodes have their ranks), inspect (the folder that hosts are described in),
     patience_s (for the others to come), variables (whether the trainer gets Slurm's), lease (a file
     that somebody renews; empty: the job lives by its own limits), lease_s (how long it holds).
     """
@@ -295,6 +300,7 @@ def facts(part: Task) -> dict[str, Any]:
         "address": address_of(part.host),
         "cpus": len(os.sched_getaffinity(0)),
         "devices": part.job["device_ids"],
+        "switch": switches.switch_here(),
     }
 
 

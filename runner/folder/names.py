@@ -1,6 +1,6 @@
 """What the files of a campaign are called, each once: for bench, the launch plugin and readers.
 
-    runs/<campaign>/campaign.json  events.jsonl  lock  bench.log  relied.json
+    runs/<campaign>/campaign.json  events.jsonl  lock  bench.log  relied.json  .switches.json
                     tune.json  winner.yaml
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
@@ -73,6 +73,7 @@ LINES = "bench.log"  # what `bench --detach` printed
 INSPECTED = "inspect"
 RELIED = "relied.json"  # the files of a trainer's own folder
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
+SWITCHES = ".switches.json"  # the hosts of each leaf switch, by which jobs order their ranks
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
 TUNED = "tune.json"  # what the search of a campaign with `tune` found
 WINNER = "winner.yaml"  # its winner as a matrix

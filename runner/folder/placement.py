@@ -20,7 +20,8 @@ class Placement:
     """placement.json, which node rank 0 of a job writes: each list has an entry a node, by rank.
 
     `devices` are the indices of those that the job has on each node, `cpus` how many it may use;
-    `restart` counts how often the job was started before; `at` is when all nodes had come.
+    `restart` counts how often the job was started before; `at` is when all nodes had come;
+    `switch` names the switches above each node (`top.leaf0`), where Slurm knows them.
     """
 
     host: Hosts
@@ -32,6 +33,7 @@ class Placement:
     step_id: Word = ""
     restart: int = 0
     at: Time = 0.0
+    switch: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,13 @@ def test_cells_and_the_command_line_ask_the_queue(slurm_cluster: SlurmCluster) -
         number = json.loads((attempt / names.SUBMITTED).read_text())["job_id"]
         run = json.loads((attempt / names.RUN).read_text())
         shown = slurm_cluster.run(["scontrol", "show", "job", str(number)], check=True).stdout
-        records[run["cell"]["devices_per_node"]] = shown
+        asked = ["squeue", "--states=all", "--noheader", f"--jobs={number}", "--format=%k"]
+        comment = slurm_cluster.run(asked, check=True).stdout.strip()
+        records[run["cell"]["devices_per_node"]] = shown + comment
     assert set(records) == {1, 2}
     for gpus, shown in records.items():
         assert f"gres:gpu:{gpus}" in shown, shown
         assert "TimeLimit=00:03:00" in shown
     assert "Nice=7" in records[1]
     assert "OverSubscribe=USER" in records[1]
-    assert ",P-17\n" in records[2]
+    assert records[2].endswith(",P-17")

@@ -201,6 +201,12 @@ def longest_s(output: str, name: str | None) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
+def leaf_switches(output: str) -> list[str]:
+    """Read the node list of each leaf switch in what `scontrol -o show topology` prints."""
+    leaf = re.compile(r"SwitchName=\S+ Level=0 .*\bNodes=(\S+)")
+    return [match[1] for line in output.splitlines() if (match := leaf.match(line.strip()))]
+
+
 def sentence(stderr: str) -> str:
     """Return what a program of Slurm's complains about, as one line without its own name."""
     lines = (line.strip() for line in stderr.splitlines())

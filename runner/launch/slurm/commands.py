@@ -196,6 +196,13 @@ def hosts(nodes: str) -> tuple[str, ...]:
     return tuple(said.stdout.split())
 
 
+def switches() -> list[list[str]]:
+    """Return the hosts of each leaf switch, in the topology's order; none where Slurm has none."""
+    said = _run("scontrol", "--oneliner", "show", "topology")
+    leaves = answers.leaf_switches(said.stdout) if said.code == 0 else []
+    return [list(hosts(nodes)) for nodes in leaves]
+
+
 def configuration() -> dict[str, str]:
     """Return what slurm.conf says, as the controller has it: ClusterName, MinJobAge and so on."""
     said = _run("scontrol", "show", "config")

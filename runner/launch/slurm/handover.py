@@ -84,6 +84,7 @@ def task(campaign: Path, run: Path, orders: Orders, told: Mapping[str, Any]) -> 
         "run": str(run),
         "restart": 0,
         "inspect": str(campaign / names.INSPECTED),
+        "switches": str(campaign / names.SWITCHES),
         "patience_s": MEET_S,
         **told,
     }

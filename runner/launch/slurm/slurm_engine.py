@@ -17,7 +17,7 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
-from runner.folder.stored import write_script
+from runner.folder.stored import write_json, write_script
 from runner.launch.engine import NO_QUEUE, Stopped, Surveyed, Wanted
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.allocation import OUR_JOB, Allocating, Span, asked_for, span_of
@@ -66,6 +66,7 @@ class SlurmEngine:
     ) -> Iterator[None]:
         """Do as Engine's: in mode `allocation`, hold the nodes of all cells."""
         self.try_out(wanted, campaign)
+        write_json(campaign / names.SWITCHES, {"leaves": commands.switches()})
         secrets = reveal(self.cluster, campaign.parent)
         self.jobs = replace(self.jobs, secrets=secrets)
         if self.slurm.mode == "job":
