@@ -1,7 +1,7 @@
 """How far a run is, from what has come back of it so far: for the live view and `status`."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.record import Interval
 
+MOST_LOOKED_AT = 64  # nodes of a run, in one look
 _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
 
 
@@ -50,7 +51,8 @@ def now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
 
 
 def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
-    logs = attempt.logs()
+    all_logs = attempt.logs()
+    logs = some_of(all_logs)
     sampled = [
         device_use(log.with_name(names.SAMPLES), attempt.devices(rank))
         for rank, log in logs.items()
@@ -58,6 +60,8 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     used = max((u for each in sampled if (u := each.memory_used_mib) is not None), default=None)
     power = [each.power_w for each in sampled]
     power_w = None if not power or None in power else sum(filter(None, power))
+    if power_w is not None:
+        power_w *= len(all_logs) / len(logs)  # of many nodes as much as those looked at
     system = load_system(cell.system)
     measured = latest(lambda ends: system.parse(ends, cell), logs)
     if measured is None:
@@ -73,6 +77,17 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
         tokens = step.samples_per_s * length
     used = in_log if used is None else used
     return Now(step, used, measured.memory_rss_mib, left, tokens, power_w)
+
+
+def some_of(logs: Mapping[int, Path]) -> dict[int, Path]:
+    """Return the logs that one look reads: all, or of many nodes the first, the last, and others
+    between them at equal distances. Trainers log on the first or the last.
+    """
+    ranks = sorted(logs)
+    if len(ranks) > MOST_LOOKED_AT:
+        last, steps = len(ranks) - 1, MOST_LOOKED_AT - 1
+        ranks = [ranks[last * number // steps] for number in range(MOST_LOOKED_AT)]
+    return {rank: logs[rank] for rank in ranks}
 
 
 def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:

@@ -1,11 +1,12 @@
 """A dry run for people: every cell's commands, so that they can be read, and pasted."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from runner.base.escapes import ExactLine, ShellWord, TerminalLine
-from runner.base.text import counted
+from runner.base.text import counted, some
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.make import campaign_name, make_run
@@ -134,6 +135,7 @@ def _indented(name: str, text: str) -> list[str]:
     return [f"  {name}", *(f"    {line}" for line in text.splitlines())]
 
 
+MOST_SHOWN = 8  # nodes of a cell, each by itself
 STARTED_ELSEWHERE = "(nothing: the launcher of node_rank 0 starts this node's processes)"
 
 
@@ -151,24 +153,7 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
         lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
         for when in ("setup", "teardown"):
             lines += [f"  {when}  {ExactLine(line)}" for line in plan.get(when, ())]
-        for node in plan["nodes"]:
-            env = " ".join(f"{name}={ShellWord(text)}" for name, text in node["env"].items())
-            lines += [
-                f"  {node['host']}  node_rank {node['node_rank']}",
-                f"    cwd  {ExactLine(node['cwd'])}",
-                f"    env  {env}",
-                *(
-                    [f"    srun starts {counted(node['tasks'], 'task')} of:"]
-                    if "tasks" in node
-                    else []
-                ),
-                *(
-                    f"    run  {' '.join(map(ShellWord, argv)) or STARTED_ELSEWHERE}"
-                    for argv in node["processes"] or [node["argv"]]
-                ),
-            ]
-            for name, text in plan["files"].get(node["host"], {}).items():
-                lines += [f"    file {name}", *(f"      {ExactLine(x)}" for x in text.splitlines())]
+        lines += _nodes(plan)
         lines += _scheduled(plan.get(engine.name, {}))
         parts.append("\n".join(map(TerminalLine, lines)))
     needs = [_need(plan, len(matrix.first_numbers)) for plan in plans]
@@ -176,6 +161,40 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
     lines = [*too_long(needs, matrix.time_limit_s), total]
     parts.append("\n".join(map(TerminalLine, lines)))
     return "\n\n".join(parts)
+
+
+def _nodes(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Say what each node starts; of many, those that differ by host and rank alone are shown once,
+    by the first of them.
+    """
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for node in plan["nodes"]:
+        text = "\n".join(_node(plan, node))
+        if len(plan["nodes"]) > MOST_SHOWN:
+            rank = node["node_rank"]
+            text = re.sub(rf"(?<![\w.])0*{rank}(?![\w.])", "{node_rank}", text)
+            text = text.replace(node["host"], "{host}")
+        alike.setdefault(text, []).append(node)
+    for shown, *others in alike.values():
+        yield f"  {shown['host']}  node_rank {shown['node_rank']}"
+        yield from _node(plan, shown)
+        if others:
+            hosts = some([node["host"] for node in others], 2)
+            yield f"  the same on {hosts}, each with its own host and node_rank"
+
+
+def _node(plan: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
+    """Say what a node starts, below its name."""
+    env = " ".join(f"{name}={ShellWord(text)}" for name, text in node["env"].items())
+    yield f"    cwd  {ExactLine(node['cwd'])}"
+    yield f"    env  {env}"
+    if "tasks" in node:
+        yield f"    srun starts {counted(node['tasks'], 'task')} of:"
+    for argv in node["processes"] or [node["argv"]]:
+        yield f"    run  {' '.join(map(ShellWord, argv)) or STARTED_ELSEWHERE}"
+    for name, text in plan["files"].get(node["host"], {}).items():
+        yield f"    file {name}"
+        yield from (f"      {ExactLine(line)}" for line in text.splitlines())
 
 
 def _need(plan: Mapping[str, Any], runs: int) -> Need:

@@ -58,6 +58,16 @@ class NodeRun:
     processes: tuple[tuple[str, ...], ...] = ()
     tasks: Rank = 0
 
+    def __post_init__(self) -> None:
+        """Put argv in place of what run.json has as empty: a process that starts just that."""
+        whole = tuple(each or self.argv for each in self.processes)
+        object.__setattr__(self, "processes", whole)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a node of run.json: a process whose argv is the node's is an empty list there."""
+        processes = [() if each == self.argv else each for each in self.processes]
+        return {**asdict(self), "processes": processes}
+
     @property
     def waits(self) -> bool:
         """Whether another node's launcher starts its processes: it has none, or lets it in."""
@@ -109,7 +119,7 @@ class Orders:
         return {
             "run_id": self.run_id,
             "supervisor": asdict(self.limits),
-            "nodes": [asdict(node) for node in self.nodes],
+            "nodes": [node.to_json() for node in self.nodes],
             "secrets": list(self.secrets),
             **({"placement": dict(self.placement)} if self.placement else {}),
             **({"setup": list(self.setup)} if self.setup else {}),
