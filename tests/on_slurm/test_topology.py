@@ -56,6 +56,5 @@ def assert_ranks(attempt: Path, hosts: list[str]) -> None:
     for rank, host in enumerate(hosts):
         (folder,) = (attempt / names.NODES).glob(f"{rank:04d}-*")
         started = json.loads((folder / names.STARTED).read_text())
-        assert f"--node_rank={rank}" in started["argv"] or f"--node-rank={rank}" in " ".join(
-            started["argv"]
-        ), (host, started["argv"])
+        argv = started["argv"]
+        assert argv[argv.index("--node_rank") + 1] == str(rank), (host, argv)

@@ -146,6 +146,7 @@ OTHERWISE = {
     "doctor/probing.py": 1,  # programs of ours
     "folder/own_runs.py": 2,  # with flags of its own: its folder is checked, too
     "judge/diagnosis/rules.py": 1,  # sources of ours
+    "load/kept_samples.py": 1,  # programs of ours
     "launch/playbook.py": 1,  # written, new
     "launch/ssh/gate.py": 5,  # pipes of a play
     "publish/environments.py": 1,  # patches of ours
