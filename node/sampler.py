@@ -20,9 +20,10 @@ from node.nvml import Driver, told
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
 if TYPE_CHECKING:
-    from typing import TextIO
+    from typing import Any, TextIO
 
 PERIOD_S = 1.0
+BUFFER = 1 << 20  # bytes of rows that wait: more than a minute of eight GPUs
 GPU_COLUMNS = (
     "timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,clocks.sm,temperature.gpu"
 )
@@ -87,7 +88,22 @@ class Packages:
         return self.total_uj // 1000 if self.counters else None
 
 
-def sample_cpu(out: TextIO) -> None:
+class Flushes:
+    """Gives rows to the file system every so many seconds; 0: each time."""
+
+    def __init__(self, out: TextIO, every_s: float) -> None:
+        self.out, self.every_s = out, every_s
+        self.last = -every_s
+
+    def flush(self) -> None:
+        """Give them now, where that was so long ago."""
+        now = time.monotonic()
+        if now - self.last >= self.every_s:
+            self.out.flush()
+            self.last = now
+
+
+def sample_cpu(out: TextIO, flushes: Flushes) -> None:
     """One row a second: `epoch seconds, percent, MiB, MiB, mJ`."""
     out.write(CPU_HEADER)
     packages = Packages()
@@ -104,7 +120,7 @@ def sample_cpu(out: TextIO) -> None:
         used, total = memory_mib()
         took = told(packages.used_mj(), "%d mJ")
         out.write(f"{time.time():.3f}, {busy}, {used} MiB, {total} MiB, {took}\n")
-        out.flush()
+        flushes.flush()
 
 
 def sample_npu(out: TextIO) -> None:
@@ -119,23 +135,26 @@ def sample_npu(out: TextIO) -> None:
         ending = told_to_end(time.monotonic() + PERIOD_S)
 
 
-def sample_gpus(out: TextIO, driver: Driver) -> None:
+def sample_gpus(out: TextIO, driver: Driver, flushes: Flushes) -> None:
     """A row of each GPU once a second."""
     out.write(driver.header)
     following = time.monotonic()
     ending = False
     while True:
         out.writelines(driver.rows())
-        out.flush()
+        flushes.flush()
         if ending:
             return
         following = max(following + PERIOD_S, time.monotonic())
         ending = told_to_end(following)
 
 
-def sample(spec: dict[str, str]) -> None:
-    """Sample until SIGTERM, and then once more, so that samples span the run to its end."""
-    device, path = spec["device"], spec["path"]
+def sample(spec: dict[str, Any]) -> None:
+    """Sample until SIGTERM, and then once more, so that samples span the run to its end.
+
+    `spec`: device, path, flush_s (seconds between two times that rows are written; 0: each time).
+    """
+    device, path, every_s = spec["device"], spec["path"], spec.get("flush_s", 0)
     os.nice(5)  # never in the trainer's way
     if device == "cuda":
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -146,9 +165,12 @@ def sample(spec: dict[str, str]) -> None:
             argv = ["nvidia-smi", "--query-gpu=" + GPU_COLUMNS, "--format=csv"]
             argv += [f"--loop-ms={PERIOD_S * 1000:.0f}"]
             os.execvpe(argv[0], argv, {**os.environ, "TZ": "UTC"})  # noqa: S606 - no shell
-        with os.fdopen(handle, "w", encoding="ascii") as out:
+        with os.fdopen(handle, "w", BUFFER, encoding="ascii") as out:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            return sample_gpus(out, driver)
+            return sample_gpus(out, driver, Flushes(out, every_s))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    with open(path, "w", encoding="ascii") as out:
-        (sample_npu if device == "npu" else sample_cpu)(out)
+    with open(path, "w", BUFFER, encoding="ascii") as out:
+        if device == "npu":
+            sample_npu(out)
+        else:
+            sample_cpu(out, Flushes(out, every_s))

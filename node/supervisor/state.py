@@ -9,7 +9,7 @@ import time
 from node.files import read_text
 
 from .files import read_json, stamp_of, write
-from .names import DONE, LEASE, RESERVE, STATE, STOP
+from .names import DONE, LEASE, RESERVE, SAMPLER_TROUBLE, STATE, STOP, TROUBLE
 from .processes import stat_of
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
@@ -108,3 +108,9 @@ def finish(done: dict[str, Any]) -> None:
     except OSError:
         pass
     write(DONE, json.dumps(done))
+    for trouble in (TROUBLE, SAMPLER_TROUBLE):
+        try:
+            if not os.stat(trouble).st_size:
+                os.unlink(trouble)  # one file less of each node on a shared file system
+        except OSError:
+            pass

@@ -58,6 +58,8 @@ TERMED = "the supervisor was sent TERM"
 TOLD_S = 0.5  # for TERM to come to the supervisor after it came to the launcher
 FOLDER_S = 60.0  # for what bench, or node rank 0, has written to show here
 LOOK_S = 1.0  # between two looks at what the others share, on few nodes
+FLUSH_S = 10.0  # between two times that a node writes its samples to the shared folder
+FLUSHES_A_SECOND = 100  # by all nodes of a run
 NODES_A_SECOND = 500  # that may look at once, so that a file system serves many nodes
 
 
@@ -88,6 +90,7 @@ class Task:
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
         self.looked, self.written, self.noted = -1.0, 0, time.time()
+        self.job["flush_s"] = max(FLUSH_S, self.nodes / FLUSHES_A_SECOND)
         self.lease: dict[str, Any] = {}
         self.roster = head.Roster(self.folder, self.nodes)
         watched = head.folders(self.folder) if self.rank == 0 else []
