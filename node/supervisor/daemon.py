@@ -42,6 +42,7 @@ from .state import (
     lease_over,
     stop_reason,
 )
+from .stopping import STUCK_S, end_stuck_in
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def take_lock(job: dict[str, Any]) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
     patience = job["lease_s"] + job["grace_s"] + 5.0
-    seen = None
+    seen, stuck = None, False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +156,10 @@ def take_lock(job: dict[str, Any]) -> int:
             lease = stamp_of(os.path.join(job["runs"], holder, LEASE))
             if waited < RENEWED_S:
                 seen = lease
-            elif lease != seen or waited > patience:
+            elif lease == seen and waited > patience and not stuck:
+                stuck = True  # its supervisor should have ended it
+                end_stuck_in(os.path.join(job["runs"], holder))
+            elif lease != seen or waited > patience + STUCK_S:
                 raise RefusedError(
                     Cause.NODE_BUSY,
                     "another run holds this node (%s); wait for it, or end it with"

@@ -15,6 +15,7 @@ STOP = "stop"
 OVER = "over"
 RESERVE = "reserve"
 FETCHED = "fetched"
+ASKED = "asked"  # since when a run is told to end
 TROUBLE = "supervisor.log"
 SAMPLER_TROUBLE = "sampler.log"
 

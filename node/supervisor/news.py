@@ -7,15 +7,16 @@ import stat
 import time
 
 from .answers import pack
-from .files import part, read_json, size_of, write
-from .names import DONE, EVENTS, GO, LOG, OVER, SAMPLES, STACKS, TRACES, is_trace
+from .files import part, read_json, size_of, stamp_of, write
+from .names import ASKED, DONE, EVENTS, GO, JOB, LOG, OVER, SAMPLES, STACKS, TRACES, is_trace
 from .state import daemon_alive, renew
-from .stopping import ask_to_stop, lost_supervisor
+from .stopping import ask_to_stop, end_stuck, lost_supervisor, wake
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator
 
+OVERDUE_S = 30.0  # beyond the time that a run's processes have to end
 BROUGHT = (LOG, SAMPLES, STACKS)  # what the control node may bring, and:
 EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
 EVENTS_MOST = 64  # how many
@@ -23,6 +24,16 @@ TRACES_BYTES = 512 * 1024 * 1024  # of profiler traces that are brought, and
 TRACES_MOST = 64  # how many
 TAIL_BYTES = 64 * 1024  # of new log that one poll brings
 FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compression
+
+
+def overdue() -> bool:
+    """Return whether the run was told to end so long ago that its supervisor will not do it."""
+    first = stamp_of(ASKED)
+    if first is None:
+        write(ASKED, "")
+        return False
+    grace_s = float((read_json(JOB) or {}).get("grace_s", 0.0))
+    return time.time() - first / 1e9 > 3 * grace_s + OVERDUE_S
 
 
 def poll(spec: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +66,10 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     done = read_json(DONE)
     while done is None and time.monotonic() < until:
         time.sleep(0.01)
+        done = read_json(DONE)
+    wake()
+    if stop and overdue():
+        end_stuck()
         done = read_json(DONE)
     alive = daemon_alive()
     if done is None and not alive:

@@ -10,8 +10,10 @@ from node.causes import EndedBy
 
 from .files import read_json, write
 from .names import DONE, JOB, STATE, STOP
-from .processes import end_run
+from .processes import end_run, stat_of
 from .state import boot_id, daemon_alive, finish, on_this_node
+
+STUCK_S = 5.0  # for a supervisor that goes on again to end its run
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -26,6 +28,61 @@ def ask_to_stop(reason: str) -> None:
         state = read_json(STATE)
         if state and daemon_alive():
             os.kill(state["pid"], signal.SIGTERM)
+
+
+def wake() -> None:
+    """Have a supervisor go on that somebody has stopped (SIGSTOP): it would hold the node."""
+    state = read_json(STATE)
+    if state and daemon_alive():
+        entry = stat_of(state["pid"])
+        if entry is not None and entry[2] in "Tt":
+            signal_daemon(state["pid"], signal.SIGCONT)
+
+
+def end_stuck(patience_s: float = STUCK_S) -> None:
+    """End the run of this folder, whose supervisor was told to and does not: stopped, or frozen.
+
+    What its control group has frozen ends once that is thawed; it is said as what is left.
+    """
+    wake()
+    if _ends(patience_s):
+        return
+    state = read_json(STATE)
+    if state and daemon_alive():
+        signal_daemon(state["pid"], signal.SIGKILL)
+    if not _ends(patience_s):
+        lost_supervisor()
+
+
+def end_stuck_in(folder: str) -> None:
+    """Do the same in another run's folder, which holds this node."""
+    here = os.getcwd()
+    try:
+        os.chdir(folder)
+        if on_this_node(read_json(JOB) or {}) and not os.path.exists(DONE):
+            end_stuck()
+    except OSError:
+        pass  # it has ended
+    finally:
+        os.chdir(here)
+
+
+def signal_daemon(pid: int, number: int) -> None:
+    """Signal a supervisor that may have ended by now."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def _ends(patience_s: float) -> bool:
+    """Return whether the run of this folder says within some seconds how it ended."""
+    until = time.monotonic() + patience_s
+    while not os.path.exists(DONE) and time.monotonic() < until:
+        if not daemon_alive():
+            return False
+        time.sleep(0.02)
+    return os.path.exists(DONE)
 
 
 def lost_supervisor(job: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -66,5 +123,7 @@ def stop_all(spec: dict[str, Any]) -> dict[str, Any]:
                 if not daemon_alive():
                     lost_supervisor()
                 time.sleep(0.02)
+            if not os.path.exists(DONE):
+                end_stuck()
             ended.append({"dir": folder, "done": read_json(DONE)})
     return {"ended": ended, "now": time.time()}

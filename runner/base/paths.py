@@ -72,7 +72,16 @@ def ansible_environment() -> dict[str, str]:
         "PATH": search_path(),
         "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
         FOLDER_VARIABLE: str(FOLDER),
+        **_locale(),
     }
+
+
+def _locale() -> dict[str, str]:
+    """Return a locale of UTF-8 where the user has another one (LC_ALL=C), which Ansible refuses."""
+    named = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    first = next(filter(None, named), "")
+    is_utf8 = first.upper().replace("-", "").endswith("UTF8")
+    return {} if is_utf8 else {"LC_ALL": "C.UTF-8"}
 
 
 def program(name: str) -> str:

@@ -470,6 +470,33 @@ def test_all_runs_of_a_node_can_be_stopped_at_once(make: Make, tmp_path: Path) -
     assert stop_all(tmp_path / "none")["ended"] == []
 
 
+def test_a_supervisor_that_was_stopped_goes_on_with_the_next_poll(make: Make) -> None:
+    """Issue 34: one in state T held its node for ever."""
+    run = make("echo begun; sleep 0.5; echo ended").start()
+    os.kill(run.daemon, signal.SIGSTOP)
+    done = run.done()
+    assert (done["ended_by"], done["rc"]) == ("exit", 0)
+
+
+def test_stop_ends_a_supervisor_that_does_not_end(make: Make, tmp_path: Path) -> None:
+    """One that a debugger, or a frozen control group, keeps from ending: here it is deaf."""
+    run = make(SLEEP)
+    deaf = "\ndef stop_reason():\n    return None\n"
+    assert "refused" not in run.prepare(change={"state": deaf})
+    run.poll(go=True)
+    answer = stop_all(tmp_path / "runs")
+    assert answer["ended"][0]["done"]["ended_by"] == "supervisor_lost"
+    wait(partial(gone, run.daemon))
+
+
+def test_a_node_is_taken_from_a_run_whose_supervisor_was_stopped(make: Make) -> None:
+    first = make(SLEEP, lease_s=1.0, grace_s=0.5).start()
+    os.kill(first.daemon, signal.SIGSTOP)
+    second = make("true", lease_s=1.0, grace_s=0.5)
+    assert second.finish()["ended_by"] == "exit"
+    assert first.ended()["ended_by"] == "lease"
+
+
 # --- what is refused before anything starts -------------------------------------------------------
 
 

@@ -211,6 +211,7 @@ class ActionModule(NodeAction):
 
     _supports_check_mode = True
     default_python = "auto"
+    patience_s = 120.0  # a few lines of sh
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {"changed": False}
