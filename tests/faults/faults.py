@@ -363,6 +363,11 @@ FAULTS = (
     Fault("sshd's listener alone killed", listener_gone, OK),
     Fault("whole node gone", node_gone, LOST, says="node3"),
     Fault(
+        "supervisor stopped (SIGSTOP)",
+        kill_program(1, "supervisor.preparation", signal.SIGSTOP),
+        OK,
+    ),
+    Fault(
         "node reboots midway", node_reboots, (*LOST, ("failed", "supervisor_lost")), says="node3"
     ),
     Fault(

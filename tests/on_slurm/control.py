@@ -62,6 +62,24 @@ def runner_killed_before_id(stage: SlurmStage) -> Row:
     return _followed(stage, number)
 
 
+def login_rebooted(stage: SlurmStage) -> Row:
+    """Runs are left in the queue, and the login node is rebooted: its user's processes are gone,
+    and Slurm's controller for ten seconds. The same command gathers the run.
+    """
+    before_only(stage)
+    left = stage.bench.run("--submit", *STRUCK)
+    assert left.returncode == 0, left.stderr
+    number = stage.until_submitted()
+    for pid, argv in stage.slurm.login.processes():
+        if str(stage.slurm.shared) in " ".join(argv):
+            stage.slurm.login.signal(pid, signal.SIGKILL)
+    stage.slurm.controller_down()
+    time.sleep(10)
+    stage.slurm.controller_up()
+    stage.until_job_over(number)
+    return _followed(stage, number)
+
+
 def forgotten(stage: SlurmStage) -> Row:
     """bench is killed, and Slurm forgets the ended job before it is begun again."""
     stage.slurm.configure(MinJobAge=2)

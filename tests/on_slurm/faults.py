@@ -1,5 +1,6 @@
 """Every fault of docs/reliability.md on Slurm: what is done, and how the struck cell must end."""
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,20 @@ FAULTS = (
     SlurmFault("node down", outside.node_down, LOST),
     SlurmFault("slurmd killed on a node", outside.slurmd_killed, OK),
     SlurmFault("supervisor killed", kill_program(1, "supervisor.task"), SUPERVISOR),
+    SlurmFault(
+        "supervisor stopped (SIGSTOP) on a node",
+        kill_program(1, "supervisor.task", signal.SIGSTOP),
+        (("timed_out", "time_limit"),),
+        {},
+        {"time_limit_s": 8},
+    ),
+    SlurmFault(
+        "a line of slurm_setup fails",
+        once,
+        (("failed", "setup_failed"),),
+        variables={"slurm_setup": ['[ "$CELL" != struck ]']},
+        says="slurm_setup",
+    ),
     SlurmFault("slurmstepd killed on a node", kill_program(1, "slurmstepd"), SUPERVISOR),
     SlurmFault("link down for 2 s", outside.link_down_shortly, OK),
     SlurmFault("nodes drained while the job waits", outside.drained_while_pending, OK),
@@ -113,6 +128,7 @@ FAULTS = (
         control.forgotten_without_record("both"),
         (("did_not_run", "job_lost"),),
     ),
+    SlurmFault("login node rebooted after bench --submit", control.login_rebooted, OK),
     SlurmFault("Ctrl-C once", control.ctrl_c_once, INTERRUPTED),
     SlurmFault("Ctrl-C twice, then bench again", control.ctrl_c_twice, INTERRUPTED),
     SlurmFault("two benches at once", control.two_benches, OK),
