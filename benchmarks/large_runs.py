@@ -63,8 +63,8 @@ def timeline(log: str, seconds: int) -> str:
         sizes.append(sizes[-1] + len(line))
     for second in range(seconds + WARMING_S + 5):
         at = BEGAN + second + 0.3
-        seen = sizes[min(max(second - WARMING_S + 1, 0), len(sizes) - 1)]
-        poll = {"sent": at - 0.2, "received": at + 0.01, "node": at, "log_bytes": seen}
+        log_bytes = sizes[min(max(second - WARMING_S + 1, 0), len(sizes) - 1)]
+        poll = {"sent": at - 0.2, "received": at + 0.01, "node": at, "log_bytes": log_bytes}
         polls.append(json.dumps(poll) + "\n")
     return "".join(polls)
 
@@ -86,20 +86,20 @@ def make(folder: Path, nodes: int, minutes: float) -> Path:
 
     campaign = write(folder, matrix, cluster, story)
     text = samples(seconds).encode()
-    done = {"ended_by": "exit", "rc": 0, "started_at": BEGAN + 3.0, "wall_s": seconds + 30.0}
+    ending = {"ended_by": "exit", "rc": 0, "started_at": BEGAN + 3.0, "wall_s": seconds + 30.0}
     for log_path in campaign.path.glob(f"{names.ATTEMPTS}/{names.NODES}/*/{names.LOG}"):
         node = log_path.parent
         (node / names.SAMPLES).write_bytes(text)
         (node / names.TIMELINE).write_text(
             timeline(log if log_path.stat().st_size else "", seconds)
         )
-        (node / names.DONE).write_text(json.dumps(done))
+        (node / names.DONE).write_text(json.dumps(ending))
     return folder
 
 
-def measure(words: list[str], cache: Path) -> tuple[float, float, float]:
+def measure(argv_words: list[str], cache: Path) -> tuple[float, float, float]:
     """Run a command; seconds of the processors, of the clock, and MiB."""
-    argv = [sys.executable, "-m", "runner", *words]
+    argv = [sys.executable, "-m", "runner", *argv_words]
     os.environ["XDG_CACHE_HOME"] = str(cache)
     began = time.perf_counter()
     process = os.posix_spawn(
@@ -135,11 +135,13 @@ def main() -> int:
                 folder.mkdir(parents=True, exist_ok=True)
                 make(folder, nodes, chosen.minutes)
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            for what in chosen.commands:
-                words = [word.format(folder=name) for word in COMMANDS[what]]
+            for command in chosen.commands:
+                argv_words = [word.format(folder=name) for word in COMMANDS[command]]
                 runs = ["--runs", str(folder)]
-                found = measure([*words, *runs], Path(name) / "cache")
-                rows.append([nodes, f"{size / 1e6:.0f}", what, *(f"{one:.1f}" for one in found)])
+                figures = measure([*argv_words, *runs], Path(name) / "cache")
+                rows.append(
+                    [nodes, f"{size / 1e6:.0f}", command, *(f"{figure:.1f}" for figure in figures)]
+                )
                 print(*rows[-1], sep="\t", file=sys.stderr, flush=True)
     headers = ("nodes", "MB", "command", "processor, s", "clock, s", "memory, MiB")
     print(tabulate(rows, headers=headers, disable_numparse=True, tablefmt="github"))

@@ -42,7 +42,7 @@ def wake() -> None:
 def end_stuck(patience_s: float = STUCK_S) -> None:
     """End the run of this folder, whose supervisor was told to and does not: stopped, or frozen.
 
-    What its control group has frozen ends once that is thawed; it is said as what is left.
+    What its control group has frozen ends once that is thawed, and counts as left.
     """
     wake()
     if _ends(patience_s):

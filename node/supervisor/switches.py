@@ -30,10 +30,10 @@ def expand(nodes: str) -> list[str]:
     Raises ValueError for any other text.
     """
     hosts: list[str] = []
-    words = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", nodes)
-    if ",".join(words) != nodes:
-        raise ValueError("%r is no list of nodes" % nodes[:100])
-    for word in words:
+    host_ranges = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", nodes)
+    if ",".join(host_ranges) != nodes:
+        raise ValueError("%r is not a list of nodes" % nodes[:100])
+    for word in host_ranges:
         parts = []
         at = 0
         for match in _PART.finditer(word):
@@ -42,31 +42,31 @@ def expand(nodes: str) -> list[str]:
             at = match.end()
             parts.append([match[2]] if match[2] else _numbers(match[1]))
         if at != len(word):
-            raise ValueError("%r is no list of nodes" % nodes[:100])
-        hosts += ["".join(each) for each in product(*parts)]
+            raise ValueError("%r is not a list of nodes" % nodes[:100])
+        hosts += ["".join(combination) for combination in product(*parts)]
         if len(hosts) > MOST:
             raise ValueError("%r has more than %d nodes" % (nodes[:100], MOST))
     return hosts
 
 
 def _numbers(text: str) -> list[str]:
-    found: list[str] = []
+    numbers: list[str] = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word)
         if match is None:
-            raise ValueError("%r is no range of nodes" % text[:100])
-        first, last = match[1], match[2] or match[1]
-        if int(last) - int(first) > MOST:
+            raise ValueError("%r is not a range of nodes" % text[:100])
+        low, high = match[1], match[2] or match[1]
+        if int(high) - int(low) > MOST:
             raise ValueError("%r has more than %d nodes" % (text[:100], MOST))
-        width = len(first)
-        found += ["%0*d" % (width, number) for number in range(int(first), int(last) + 1)]
-    return found
+        width = len(low)
+        numbers += ["%0*d" % (width, number) for number in range(int(low), int(high) + 1)]
+    return numbers
 
 
 def by_switch(hosts: Sequence[str], leaves: Sequence[Sequence[str]]) -> list[str]:
     """Order hosts by their leaf switch, each switch's as they are; unknown ones come last."""
-    place = {host: number for number, leaf in enumerate(leaves) for host in leaf}
-    return sorted(hosts, key=lambda host: place.get(host, len(leaves)))
+    leaf_of = {host: number for number, leaf in enumerate(leaves) for host in leaf}
+    return sorted(hosts, key=lambda host: leaf_of.get(host, len(leaves)))
 
 
 def rank_of(host: str, nodeid: int, file: str, nodes: int) -> int:

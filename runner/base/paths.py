@@ -78,9 +78,9 @@ def ansible_environment() -> dict[str, str]:
 
 def _locale() -> dict[str, str]:
     """Return a locale of UTF-8 where the user has another one (LC_ALL=C), which Ansible refuses."""
-    named = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    first = next(filter(None, named), "")
-    is_utf8 = first.upper().replace("-", "").endswith("UTF8")
+    variables = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next(filter(None, variables), "")
+    is_utf8 = locale.upper().replace("-", "").endswith("UTF8")
     return {} if is_utf8 else {"LC_ALL": "C.UTF-8"}
 
 

@@ -72,7 +72,7 @@ def _make_slurm(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     folder: Path = chosen.folder
     _refuse_to_overwrite(folder, chosen.overwrite, talk)
     if chosen.account and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", chosen.account):
-        raise UserError(f"--account {chosen.account!r} is no account's name")
+        raise UserError(f"--account {chosen.account!r} is not the name of an account")
     partition = slurm_inventory.ask(chosen.slurm)
     device = chosen.device or ("cuda" if partition.devices else "cpu")
     devices = partition.devices if device != "cpu" else 1

@@ -37,7 +37,7 @@ def run(
     except FileNotFoundError:
         raise UserError(f"{argv[0]} is not on this machine; {cure}") from None
     with process, ThreadPoolExecutor(3) as threads:
-        given = threads.submit(_give, process.stdin, text)
+        input_task = threads.submit(_give, process.stdin, text)
         outputs = [
             threads.submit(_take, stream, process) for stream in (process.stdout, process.stderr)
         ]
@@ -45,22 +45,22 @@ def run(
             process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             _end(process)
-            words = f"{argv[0]} gave no answer for {LIMIT_S:.0f} s"
-            return CompletedProcess(argv, returncode=124, stdout="", stderr=words)
+            message = f"{argv[0]} gave no answer for {LIMIT_S:.0f} s"
+            return CompletedProcess(argv, returncode=124, stdout="", stderr=message)
         except BaseException:
             _end(process)
             raise
-        given.result()
+        input_task.result()
         try:
             stdout, stderr = (output.result(LIMIT_S) for output in outputs)
         except TimeoutError:  # what it left behind holds them open
             _end(process)
             stdout, stderr = (output.result() for output in outputs)
     if stdout is None or stderr is None:
-        words = f"{argv[0]} printed more than {MOST_BYTES >> 20} MiB"
-        return CompletedProcess(argv, returncode=124, stdout="", stderr=words)
-    said = (each.decode(errors="replace") for each in (stdout, stderr))
-    return CompletedProcess(argv, process.returncode, *said)
+        message = f"{argv[0]} printed more than {MOST_BYTES >> 20} MiB"
+        return CompletedProcess(argv, returncode=124, stdout="", stderr=message)
+    texts = (stream_bytes.decode(errors="replace") for stream_bytes in (stdout, stderr))
+    return CompletedProcess(argv, process.returncode, *texts)
 
 
 def _give(stream: IO[bytes] | None, text: str) -> None:

@@ -53,24 +53,28 @@ class Partition:
 
 def ask(name: str) -> Partition:
     """Ask Slurm about a partition. Raises UserError where there is none."""
-    said = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", f"--format={FORMAT}"])
-    return read(name, said)
+    output = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", f"--format={FORMAT}"])
+    return read(name, output)
 
 
-def read(name: str, said: str) -> Partition:
+def read(name: str, output: str) -> Partition:
     """Read what sinfo prints in FORMAT. Raises UserError where it has no node of the partition."""
     nodes, limit = [], ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != len(FORMAT.split("|")):
             continue
         host, gres, cpus, memory, state, limit = fields
-        gpus = [part for part in re.sub(r"\(.*?\)", "", gres).split(",") if part[:4] == "gpu:"]
-        types = [part.split(":")[1] for part in gpus if part.count(":") > 1]
+        gpus = [
+            resource
+            for resource in re.sub(r"\(.*?\)", "", gres).split(",")
+            if resource[:4] == "gpu:"
+        ]
+        types = [resource.split(":")[1] for resource in gpus if resource.count(":") > 1]
         nodes.append(
             PartitionNode(
                 host,
-                sum(_number(part.rpartition(":")[2]) for part in gpus),
+                sum(_number(resource.rpartition(":")[2]) for resource in gpus),
                 types[0] if types else "",
                 _number(cpus),
                 _number(memory),
@@ -93,7 +97,7 @@ def files(
 ) -> dict[str, str]:
     """Return the files of an inventory by path; `devices` of each node."""
     gpus = "slurm_gpus_per_node: cell # as many as a cell uses; a number: always so many"
-    asked = [gpus] if device != "cpu" else []
+    gpu_lines = [gpus] if device != "cpu" else []
     return {
         HOSTS: _shipped(HOSTS),
         CLUSTER: "\n".join(
@@ -127,7 +131,7 @@ def files(
                 "slurm_exclusive: true",
                 "# All memory of a node.",
                 "slurm_mem: 0",
-                *asked,
+                *gpu_lines,
                 "",
             ]
         ),
@@ -142,28 +146,28 @@ def _shipped(path: str) -> str:
 
 def notes(partition: Partition, devices: int) -> Sequence[str]:
     """Say what may need a hand."""
-    found = []
+    lines = []
     if odd := [node.name for node in partition.nodes if node.gpus != partition.devices]:
-        found.append(
+        lines.append(
             f"{', '.join(odd[:4])} has another number of GPUs than most; leave such nodes out with"
             " slurm_exclude or slurm_constraint"
         )
     types = sorted({node.gpu_type for node in partition.nodes if node.gpu_type})
     if len(types) > 1:
-        found.append(
+        lines.append(
             f"the partition has GPUs of several types ({', '.join(types)}); choose one:"
             f" slurm_gpus_per_node: {types[0]}:cell"
         )
     if away := [node.name for node in partition.nodes if not node.is_up]:
-        found.append(f"{len(away)} nodes are down or drained now (`sinfo -R`)")
+        lines.append(f"{len(away)} nodes are down or drained now (`sinfo -R`)")
     if re.fullmatch(r"(?:\d{1,2}:)?\d{1,2}:\d\d", partition.limit):
-        found.append(
+        lines.append(
             f"a job may take {partition.limit} there; the time_limit_s of a matrix and"
             " slurm_time_margin_s must fit"
         )
     if not devices:
-        found.append("Slurm knows of no GPU there, so the device is cpu")
-    return found
+        lines.append("Slurm knows of no GPU there, so the device is cpu")
+    return lines
 
 
 def default_root() -> str:

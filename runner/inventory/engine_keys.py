@@ -51,7 +51,7 @@ def read_engine(values: Mapping[str, Any], where: str, device: str, devices: int
     return settings
 
 
-def asked_keys(words: Sequence[str], where: str) -> dict[str, Any]:
+def asked_keys(assignments: Sequence[str], where: str) -> dict[str, Any]:
     """Read KEY=VALUE words, of an engine's keys with or without their prefix, as `--queue` has
     them: a value is JSON, or a word. Raises UserError.
     """
@@ -61,21 +61,21 @@ def asked_keys(words: Sequence[str], where: str) -> dict[str, Any]:
         for key in engine.inventory_keys()
         for name in (key, key.removeprefix(engine.prefix))
     }
-    asked: dict[str, Any] = {}
-    for word in words:
+    keys: dict[str, Any] = {}
+    for word in assignments:
         name, equals, text = word.partition("=")
         if not equals:
             raise UserError(f"{where}: {shown(word)} is not KEY=VALUE, such as qos=debug")
         name = name.replace("-", "_")
         if name not in prefixed:
             raise UserError(
-                f"{where}: {shown(name)} is no key of what starts runs"
+                f"{where}: {shown(name)} is not a key of an engine"
                 f"{nearest(name, prefixed)}; docs/slurm.md has them"
             )
-        if prefixed[name] in asked:
+        if prefixed[name] in keys:
             raise UserError(f"{where}: {name} is given twice; leave one")
-        asked[prefixed[name]] = _value(text)
-    return asked
+        keys[prefixed[name]] = _value(text)
+    return keys
 
 
 def _value(text: str) -> Any:

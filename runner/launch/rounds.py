@@ -61,17 +61,17 @@ class Rounds:
         What the queue refuses ends as such a run does.
         """
         launcher, engine = self.launcher, self.launcher.engine
-        there = [asked for asked in todo if launcher.going_on(asked[0].id, asked[1]) is not None]
-        count = len(there)
+        in_queue = [asked for asked in todo if launcher.going_on(asked[0].id, asked[1]) is not None]
+        count = len(in_queue)
         for cell, repeat in todo:
             if count >= engine.at_once or launcher.interrupts.over:
                 break
-            if (cell, repeat) in there:
+            if (cell, repeat) in in_queue:
                 continue
             planned = self.plan((cell, repeat))
             with launcher.interrupts.watching(planned.attempt):
-                taken = engine.hand_over(launcher.campaign, planned.attempt, planned.run.orders)
-            if taken:
+                accepted = engine.hand_over(launcher.campaign, planned.attempt, planned.run.orders)
+            if accepted:
                 count += 1
             else:
                 self.ended.append(launcher.refused(planned))

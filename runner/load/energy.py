@@ -82,18 +82,18 @@ def of_node(node: NodeSamples) -> NodeEnergy:
     sampled = table.by_device()
     if lost := [device for device in node.devices if device not in sampled]:
         return NodeEnergy(missing=f"device {lost[0]} of {name} has no samples")
-    each = {device: _used(of_device, window) for device, of_device in sampled.items()}
-    used = [one for one in each.values() if one is not None]
-    if len(used) < len(each):
-        device = next(device for device, one in each.items() if one is None)
+    used_by_device = {device: _used(of_device, window) for device, of_device in sampled.items()}
+    used = [device_use for device_use in used_by_device.values() if device_use is not None]
+    if len(used) < len(used_by_device):
+        device = next(device for device, device_use in used_by_device.items() if device_use is None)
         return NodeEnergy(missing=f"device {device}: {_why_not(sampled[device], window)}")
     return NodeEnergy(
-        sum(one.joules for one in used),
-        sum(one.within for one in used),
+        sum(device_use.joules for device_use in used),
+        sum(device_use.within for device_use in used),
         length * len(used),
         length,
         window.iterations,
-        any(one.method == "integrated" for one in used),
+        any(device_use.method == "integrated" for device_use in used),
     )
 
 
@@ -166,8 +166,8 @@ def _used(samples: SampleTable, window: Window) -> _Used | None:
     what the two make of the window apart is as open as where it lies.
     """
     times, off = samples.time, window.begin_within
-    near = (abs(times - window.begin) < off) | (abs(times - window.end) < off)
-    windows = window.possible(times[near].tolist())
+    is_near = (abs(times - window.begin) < off) | (abs(times - window.end) < off)
+    windows = window.possible(times[is_near].tolist())
     if counted := _between(_of_counter(samples, window), window, windows):
         return _Used(*counted, "counter")
     power = _of_power(samples, window)
@@ -186,8 +186,8 @@ def _curve(samples: SampleTable, values: Floats) -> Curve:
 def _of_counter(samples: SampleTable, window: Window) -> Curve:
     """Return (times, joules) by the counter; none where it was reset about the window."""
     times, joules = _curve(samples, samples.energy_j)
-    near = (window.begin - GAP_S <= times) & (times <= window.end + GAP_S)
-    return _NO_CURVE if (np.diff(joules[near]) < 0).any() else (times, joules)
+    is_near = (window.begin - GAP_S <= times) & (times <= window.end + GAP_S)
+    return _NO_CURVE if (np.diff(joules[is_near]) < 0).any() else (times, joules)
 
 
 def _of_power(samples: SampleTable, window: Window) -> Curve:
@@ -216,7 +216,7 @@ def _between(
     rises = [_rise(curve, *edges) for edges in windows]
     if rise is None or None in rises:
         return None
-    return rise, max(abs(each - rise) for each in rises if each is not None)
+    return rise, max(abs(other - rise) for other in rises if other is not None)
 
 
 def _rise(curve: Curve, begin: float, end: float) -> float | None:
@@ -224,13 +224,13 @@ def _rise(curve: Curve, begin: float, end: float) -> float | None:
     between these, but no further than it had risen by the next point; None across a gap.
     """
     times, values = curve
-    first = int(np.searchsorted(times, begin, "left"))
-    last = int(np.searchsorted(times, end, "right")) - 1
-    if last <= first:
+    first_row = int(np.searchsorted(times, begin, "left"))
+    last_row = int(np.searchsorted(times, end, "right")) - 1
+    if last_row <= first_row:
         return None
-    rise = float(values[last] - values[first])
-    slope = rise / float(times[last] - times[first])
-    for inner, outer, edge in ((first, first - 1, begin), (last, last + 1, end)):
+    rise = float(values[last_row] - values[first_row])
+    slope = rise / float(times[last_row] - times[first_row])
+    for inner, outer, edge in ((first_row, first_row - 1, begin), (last_row, last_row + 1, end)):
         apart = abs(float(times[inner]) - edge)
         if not apart:
             continue

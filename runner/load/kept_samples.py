@@ -46,7 +46,7 @@ class SamplesSummary:
 def kept(
     files: Iterable[Path], about: Mapping[str, Any], make: Callable[[], SamplesSummary]
 ) -> SamplesSummary:
-    """Return what `make` makes of these files, or made of them before; small ones are read anew.
+    """Return what `make` makes of these files, or made of them before; small ones are always read.
 
     `about` is what else it depends on, as JSON.
     """
@@ -57,9 +57,9 @@ def kept(
     entry = _folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.npz"
     try:
         with open_plain(entry) as stream:
-            found = _read(stream)
+            summary = _read(stream)
         os.utime(entry)
-        return found
+        return summary
     except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError):
         pass  # there is none yet, or it is damaged
     summary = make()
@@ -80,7 +80,7 @@ def _folder() -> Path:
 
 def _signatures(files: Iterable[Path]) -> tuple[list[list[Any]], int]:
     """Return what tells each file from another version of it, and the bytes of all."""
-    found: list[list[Any]] = []
+    signatures: list[list[Any]] = []
     total = 0
     for path in files:
         try:
@@ -91,12 +91,12 @@ def _signatures(files: Iterable[Path]) -> tuple[list[list[Any]], int]:
                     stream.seek(-EDGE_BYTES, os.SEEK_END)
                     edges += stream.read(EDGE_BYTES)
         except OSError:
-            found.append([str(path)])
+            signatures.append([str(path)])
             continue
         checksum = hashlib.sha256(edges).hexdigest()
-        found.append([str(path), facts.st_size, facts.st_mtime_ns, checksum])
+        signatures.append([str(path), facts.st_size, facts.st_mtime_ns, checksum])
         total += facts.st_size
-    return found, total
+    return signatures, total
 
 
 @cache
@@ -112,9 +112,11 @@ def _write(stream: Any, summary: SamplesSummary) -> None:
         "figures": np.frombuffer(json.dumps(figures).encode(), dtype=np.uint8)
     }
     for number, quantity in enumerate(NodeCurves._fields):
-        each = [(rank, curves[number]) for rank, curves in sorted(summary.curves.items())]
-        arrays[f"{quantity}_ranks"] = np.array([[rank, len(curve)] for rank, curve in each])
-        points = [point for _, curve in each for point in curve]
+        curves_by_rank = [(rank, curves[number]) for rank, curves in sorted(summary.curves.items())]
+        arrays[f"{quantity}_ranks"] = np.array(
+            [[rank, len(curve)] for rank, curve in curves_by_rank]
+        )
+        points = [point for _, curve in curves_by_rank for point in curve]
         arrays[quantity] = np.array(points, dtype=np.float64).reshape(-1, 2)
     np.savez(stream, allow_pickle=False, **arrays)
 
@@ -138,7 +140,7 @@ def _read(stream: Any) -> SamplesSummary:
         figures["memory_used_mib"],
         figures["utilisation_percent"],
         FirstStep(*figures["first_step"]) if figures["first_step"] else None,
-        {rank: NodeCurves(**each) for rank, each in curves.items()},
+        {rank: NodeCurves(**quantities) for rank, quantities in curves.items()},
     )
 
 

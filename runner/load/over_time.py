@@ -56,7 +56,7 @@ def _curve(at: Floats, values: Floats) -> Curve:
     if len(at) > MOST_POINTS:
         cuts = len(at) * np.arange(MOST_POINTS) // MOST_POINTS
         sizes = np.diff([*cuts, len(at)])
-        at, values = (np.add.reduceat(each, cuts) / sizes for each in (at, values))
+        at, values = (np.add.reduceat(axis, cuts) / sizes for axis in (at, values))
     return tuple(zip(at.tolist(), values.tolist(), strict=True))
 
 
@@ -68,10 +68,10 @@ def _looks(table: SampleTable) -> NDArray[np.intp]:
         if len(set(by_look[0].tolist())) == devices and (by_look == by_look[0]).all():
             return np.arange(0, rows, devices, dtype=np.intp)
     begins: list[int] = []
-    seen: set[int] = set()
+    devices_seen: set[int] = set()
     for row, device in enumerate(table.device.tolist()):
-        if device in seen or not begins:
+        if device in devices_seen or not begins:
             begins.append(row)
-            seen = set()
-        seen.add(device)
+            devices_seen = set()
+        devices_seen.add(device)
     return np.array(begins, dtype=np.intp)

@@ -80,20 +80,21 @@ class SampleTable:
 
     def of(self, devices: Collection[str]) -> "SampleTable":
         """Return the rows of these devices."""
-        wanted = np.array([name in devices for name in self.names], dtype=bool)
-        return self if wanted.all() else self.where(wanted[self.device])
+        is_of_devices = np.array([name in devices for name in self.names], dtype=bool)
+        return self if is_of_devices.all() else self.where(is_of_devices[self.device])
 
     def by_device(self) -> dict[str, "SampleTable"]:
         """Return each device's rows by time, devices in the order of their first row in time."""
         order = np.argsort(self.time, kind="stable")
         codes = self.device[order]
-        found, first = np.unique(codes, return_index=True)
+        device_codes, first_rows = np.unique(codes, return_index=True)
         return {
-            self.names[code]: self.where(order[codes == code]) for code in found[np.argsort(first)]
+            self.names[code]: self.where(order[codes == code])
+            for code in device_codes[np.argsort(first_rows)]
         }
 
 
-_COLUMNS = tuple(each.name for each in fields(SampleTable))[1:]
+_COLUMNS = tuple(column.name for column in fields(SampleTable))[1:]
 Samples = Sequence[Sample] | SampleTable
 
 
@@ -124,7 +125,9 @@ def tabled(samples: Samples) -> SampleTable:
         column("energy_j"),
         column("temperature_c"),
         column("sm_clock_mhz"),
-        np.array([UNTOLD if one is None else one & MOST_EVENTS for one in events], dtype=np.int64),
+        np.array(
+            [UNTOLD if event is None else event & MOST_EVENTS for event in events], dtype=np.int64
+        ),
     )
 
 
@@ -162,7 +165,7 @@ def _read(columns: tuple[str, ...], body: bytes) -> SampleTable:
 
     events = "clocks_event_reasons.active"
     kinds = dict.fromkeys(columns, "float64") | {"index": "category", events: "category"}
-    found = pd.read_csv(
+    frame = pd.read_csv(
         io.BytesIO(body.translate(None, _UNITS)),
         header=None,
         names=list(columns),
@@ -172,23 +175,23 @@ def _read(columns: tuple[str, ...], body: bytes) -> SampleTable:
         keep_default_na=False,
         engine="c",
     )
-    rows = len(found)
+    rows = len(frame)
     absent = np.full(rows, np.nan)
 
     def column(*names: str) -> Floats:
         """Return the first of these columns that is there."""
         name = next((name for name in names if name in columns), "")
-        return np.asarray(found[name], dtype=np.float64) if name else absent
+        return np.asarray(frame[name], dtype=np.float64) if name else absent
 
     names: tuple[str, ...] = (CPU,)
     device = np.zeros(rows, dtype=np.intp)
     if "index" in columns:
-        names = tuple(str(name) for name in found["index"].cat.categories)
-        device = np.asarray(found["index"].cat.codes, dtype=np.intp)
+        names = tuple(str(name) for name in frame["index"].cat.categories)
+        device = np.asarray(frame["index"].cat.codes, dtype=np.intp)
     bits = np.full(rows, UNTOLD, dtype=np.int64)
     if events in columns:
-        values = [int(word, 16) & MOST_EVENTS for word in found[events].cat.categories]
-        bits = np.array([*values, UNTOLD], dtype=np.int64)[np.asarray(found[events].cat.codes)]
+        values = [int(word, 16) & MOST_EVENTS for word in frame[events].cat.categories]
+        bits = np.array([*values, UNTOLD], dtype=np.int64)[np.asarray(frame[events].cat.codes)]
     return SampleTable(
         names,
         device,

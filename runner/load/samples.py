@@ -69,17 +69,19 @@ def with_fetched(
     nodes = {rank: path.parent for rank, path in logs.items()}
     files = (names.SAMPLES, names.TIMELINE, names.LOG, names.DONE)
     about = {
-        "counted": [tuple(map(str, asdict(each).values())) for each in counted_intervals(record)],
+        "counted": [
+            tuple(map(str, asdict(interval).values())) for interval in counted_intervals(record)
+        ],
         "of": [record.global_batch_size, record.hosts, record.device_kind, record.system],
         "parameters": record.parameters,
         "devices": {rank: list(ids) for rank, ids in devices.items()},
     }
-    found = kept(
+    summary = kept(
         (node / name for node in nodes.values() for name in files),
         about,
         lambda: _summary(record, nodes, devices, readers),
     )
-    measured = _measured(record.measurement, found)
+    measured = _measured(record.measurement, summary)
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
@@ -93,7 +95,7 @@ def _summary(
     devices: Mapping[int, Sequence[int]],
     readers: Readers | None,
 ) -> SamplesSummary:
-    """Read what lies in the nodes' folders."""
+    """Read the nodes' folders."""
     sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
@@ -104,38 +106,38 @@ def _summary(
         rank: _times(readers, node, polls[rank], lasted[rank][1]) for rank, node in nodes.items()
     }
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
-    first = min((start for start in starts if start), default=None)
+    earliest = min((start for start in starts if start), default=None)
     if not sampled:
-        return SamplesSummary(first_step=first)
+        return SamplesSummary(first_step=earliest)
     windows = _windows(record, times, polls)
-    return replace(_sampled(record, sampled, devices, windows, began), first_step=first)
+    return replace(_sampled(record, sampled, devices, windows, began), first_step=earliest)
 
 
-def _measured(measured: Measurement, found: SamplesSummary) -> Measurement:
+def _measured(measured: Measurement, summary: SamplesSummary) -> Measurement:
     """Return a measurement with what samples say beside its logs."""
-    if found.first_step:
-        measured = replace(measured, first_step=found.first_step)
-    if found.curves:
-        curves = found.curves.items()
+    if summary.first_step:
+        measured = replace(measured, first_step=summary.first_step)
+    if summary.curves:
+        curves = summary.curves.items()
         measured = replace(
             measured,
-            busy={rank: each.busy for rank, each in curves},
-            power_w={rank: each.power_w for rank, each in curves},
-            memory_mib={rank: each.memory_mib for rank, each in curves},
+            busy={rank: curve.busy for rank, curve in curves},
+            power_w={rank: curve.power_w for rank, curve in curves},
+            memory_mib={rank: curve.memory_mib for rank, curve in curves},
         )
-    if found.memory_used_mib is not None:
-        measured = replace(measured, memory_used_mib=found.memory_used_mib)
-    if found.utilisation_percent is not None:
-        percent = found.utilisation_percent
+    if summary.memory_used_mib is not None:
+        measured = replace(measured, memory_used_mib=summary.memory_used_mib)
+    if summary.utilisation_percent is not None:
+        percent = summary.utilisation_percent
         measured = replace(measured, utilisation=Utilisation(percent, "samples"))
     return (
         replace(
             measured,
-            energy=found.energy or measured.energy,
-            thermals=found.thermals or measured.thermals,
-            telemetry=found.telemetry or measured.telemetry,
+            energy=summary.energy or measured.energy,
+            thermals=summary.thermals or measured.thermals,
+            telemetry=summary.telemetry or measured.telemetry,
         )
-        if found.energy
+        if summary.energy
         else measured
     )
 
@@ -144,8 +146,8 @@ def _events(folder: Path) -> list[Path]:
     """List a node's event files: as many, and of such sizes, as its supervisor gives."""
     if not folder.is_dir():
         return []
-    found = sorted(folder.rglob("*tfevents*"))
-    files = (path for path in found if path.is_file() and not path.is_symlink())
+    paths = sorted(folder.rglob("*tfevents*"))
+    files = (path for path in paths if path.is_file() and not path.is_symlink())
     return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
 
 
@@ -160,20 +162,23 @@ def _windows(
     counted = counted_intervals(record)
     if not counted:
         return {}
-    first = min(interval.iteration - interval.iterations for interval in counted) + 1
-    last = max(interval.iteration for interval in counted)
+    first_iteration = min(interval.iteration - interval.iterations for interval in counted) + 1
+    last_iteration = max(interval.iteration for interval in counted)
     took = {
         step.iteration: _took(step, record.global_batch_size)
         for step in record.measurement.intervals
     }
-    own = {rank: steady_window(lines, (first, last), took) for rank, lines in times.items()}
-    logging = next((rank for rank, window in own.items() if window), None)
-    other = None if logging is None else own[logging]
-    if logging is None or other is None:
-        return own
+    own_windows = {
+        rank: steady_window(lines, (first_iteration, last_iteration), took)
+        for rank, lines in times.items()
+    }
+    logging = next((rank for rank, window in own_windows.items() if window), None)
+    other_window = None if logging is None else own_windows[logging]
+    if logging is None or other_window is None:
+        return own_windows
     return {
-        rank: window or other.moved(_behind_s(polls[logging]) - _behind_s(polls[rank]))
-        for rank, window in own.items()
+        rank: window or other_window.moved(_behind_s(polls[logging]) - _behind_s(polls[rank]))
+        for rank, window in own_windows.items()
     }
 
 
@@ -199,7 +204,7 @@ def _sampled(
 ) -> SamplesSummary:
     """Sum up the samples of those nodes that have some."""
     processors = record.device_kind == CPU
-    each: list[_NodeReading] = []
+    readings: list[_NodeReading] = []
     curves: dict[int, NodeCurves] = {}
     peaks: list[float] = []
     for rank in sorted({*windows, *nodes}):
@@ -216,22 +221,22 @@ def _sampled(
         if windows:
             name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
             of_run = () if processors else had
-            each.append(
+            readings.append(
                 _NodeReading.of(NodeSamples(table, windows.get(rank), began[rank], of_run, name))
             )
-    found = SamplesSummary(memory_used_mib=max(peaks, default=None), curves=curves)
-    if not each:
-        return found
-    busy = mean_of([mean for node in each for mean in node.means])
-    power = energy.together([node.energy for node in each])
-    heat = energy.heat_of([node.heat for node in each])
+    summary = SamplesSummary(memory_used_mib=max(peaks, default=None), curves=curves)
+    if not readings:
+        return summary
+    busy = mean_of([mean for node in readings for mean in node.means])
+    power = energy.together([node.energy for node in readings])
+    heat = energy.heat_of([node.heat for node in readings])
     if heat.mean_power_w is not None and power.mean_power_w is not None:
         heat = replace(heat, mean_power_w=power.mean_power_w)
     return replace(
-        found,
+        summary,
         energy=power,
         thermals=heat,
-        telemetry=telemetries.together([node.telemetry for node in each]),
+        telemetry=telemetries.together([node.telemetry for node in readings]),
         utilisation_percent=busy.percent if busy else None,
     )
 

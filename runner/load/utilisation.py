@@ -37,8 +37,8 @@ def first_step(steps: Sequence[Seen], began: float | None) -> FirstStep | None:
     """
     if began is None or not steps:
         return None
-    first = min(steps, key=lambda step: step.by)
-    return FirstStep(first.by - began, first.iteration) if first.by > began else None
+    earliest = min(steps, key=lambda step: step.by)
+    return FirstStep(earliest.by - began, earliest.iteration) if earliest.by > began else None
 
 
 def utilisation(nodes: Iterable[NodeSamples]) -> Utilisation | None:
@@ -49,15 +49,15 @@ def utilisation(nodes: Iterable[NodeSamples]) -> Utilisation | None:
 def means(node: NodeSamples) -> list[float]:
     """Return each device's mean utilisation in percent within the node's window."""
     within = node.within
-    each = (
+    device_means = (
         told(within.utilisation_percent[within.device == code]) for code in range(len(within.names))
     )
-    return [float(values.mean()) for values in each if len(values)]
+    return [float(values.mean()) for values in device_means if len(values)]
 
 
-def mean_of(each: Sequence[float]) -> Utilisation | None:
+def mean_of(device_means: Sequence[float]) -> Utilisation | None:
     """Average the means of all devices of all nodes."""
-    return Utilisation(fmean(each), "samples") if each else None
+    return Utilisation(fmean(device_means), "samples") if device_means else None
 
 
 def peak_memory(samples: Samples) -> float | None:

@@ -175,11 +175,11 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[str]:
             text = re.sub(rf"(?<![\w.])0*{rank}(?![\w.])", "{node_rank}", text)
             text = text.replace(node["host"], "{host}")
         alike.setdefault(text, []).append(node)
-    for shown, *others in alike.values():
-        yield f"  {shown['host']}  node_rank {shown['node_rank']}"
-        yield from _node(plan, shown)
-        if others:
-            hosts = some([node["host"] for node in others], 2)
+    for node, *rest_of_group in alike.values():
+        yield f"  {node['host']}  node_rank {node['node_rank']}"
+        yield from _node(plan, node)
+        if rest_of_group:
+            hosts = some([node["host"] for node in rest_of_group], 2)
             yield f"  the same on {hosts}, each with its own host and node_rank"
 
 

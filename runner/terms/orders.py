@@ -60,12 +60,12 @@ class NodeRun:
 
     def __post_init__(self) -> None:
         """Put argv in place of what run.json has as empty: a process that starts just that."""
-        whole = tuple(each or self.argv for each in self.processes)
-        object.__setattr__(self, "processes", whole)
+        expanded = tuple(process or self.argv for process in self.processes)
+        object.__setattr__(self, "processes", expanded)
 
     def to_json(self) -> dict[str, Any]:
         """Return a node of run.json: a process whose argv is the node's is an empty list there."""
-        processes = [() if each == self.argv else each for each in self.processes]
+        processes = [() if process == self.argv else process for process in self.processes]
         return {**asdict(self), "processes": processes}
 
     @property

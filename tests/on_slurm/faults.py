@@ -90,7 +90,7 @@ FAULTS = (
     SlurmFault(
         "a line of slurm_setup fails",
         once,
-        (("failed", "setup_failed"),),
+        (("did_not_run", "setup_failed"),),
         variables={"slurm_setup": ['[ "$CELL" != struck ]']},
         says="slurm_setup",
     ),

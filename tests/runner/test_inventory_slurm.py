@@ -223,7 +223,7 @@ def test_keys_on_the_command_line_take_the_inventorys_place() -> None:
     ("word", "says"),
     [
         ("qos", "--queue: 'qos' is not KEY=VALUE, such as qos=debug"),
-        ("acount=a", "--queue: 'acount' is no key of what starts runs (did you mean 'account'?)"),
+        ("acount=a", "--queue: 'acount' is not a key of an engine (did you mean 'account'?)"),
     ],
 )
 def test_a_word_of_the_command_line_that_is_no_key(word: str, says: str) -> None:

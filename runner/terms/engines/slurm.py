@@ -375,7 +375,7 @@ class Slurm(EngineSettings):
             yield "--exclusive=user"
 
     def further(self, placement: Placement) -> tuple[str, ...]:
-        """Return the options that stand in a list; a cell's in place of the inventory's."""
+        """Return `slurm_options`, a cell's in place of the inventory's."""
         return tuple(self.asked_as("options", placement))
 
     def commented(self, mark: str, placement: Placement) -> str:
