@@ -61,7 +61,7 @@ class Rounds:
         What the queue refuses ends as such a run does.
         """
         launcher, engine = self.launcher, self.launcher.engine
-        in_queue = [asked for asked in todo if launcher.going_on(asked[0].id, asked[1]) is not None]
+        in_queue = [run for run in todo if launcher.going_on(run[0].id, run[1]) is not None]
         count = len(in_queue)
         for cell, repeat in todo:
             if count >= engine.at_once or launcher.interrupts.over:

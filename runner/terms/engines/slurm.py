@@ -309,8 +309,8 @@ class Slurm(EngineSettings):
                 " there"
             )
         lists = ("slurm_options", "slurm_srun_args")
-        asked = {name: tuple(map(SlurmOption, placement.get(name, ()))) for name in lists}
-        yield from self._option_faults(asked["slurm_options"], asked["slurm_srun_args"])
+        options = {name: tuple(map(SlurmOption, placement.get(name, ()))) for name in lists}
+        yield from self._option_faults(options["slurm_options"], options["slurm_srun_args"])
         if of_devices := self._devices(placement):
             yield from device_faults(*of_devices, device, devices)
 
@@ -326,8 +326,8 @@ class Slurm(EngineSettings):
         """Return what a cell asks in place of the inventory's GPUs: gres, GPUs of a node; None
         where it names neither.
         """
-        asked = [placement.get(f"{PREFIX}{name}") for name in OF_DEVICES]
-        return None if asked == [None, None] else (asked[0], asked[1])
+        gres, gpus = (placement.get(f"{PREFIX}{name}") for name in OF_DEVICES)
+        return None if gres is None and gpus is None else (gres, gpus)
 
     def without(self, hosts: Sequence[str]) -> Mapping[str, str]:
         """Do as EngineSettings', beside those that are left out already."""
@@ -335,8 +335,8 @@ class Slurm(EngineSettings):
 
     def setup_argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """Do as EngineSettings'."""
-        asked = self.asked({}, devices=1)
-        one_node = ("srun", "--nodes=1", "--ntasks=1", *asked, *self.options)
+        queue_options = self.asked({}, devices=1)
+        one_node = ("srun", "--nodes=1", "--ntasks=1", *queue_options, *self.options)
         return (*one_node, *command) if self.setup_in_job else ()
 
     def setup_lines(self, placement: Placement) -> tuple[str, ...]:
@@ -384,9 +384,9 @@ class Slurm(EngineSettings):
         return f"{mark}{COMMENTED}{comment}" if comment else mark
 
 
-def _of_cell(asked: str | None, devices: int) -> str | None:
+def _of_cell(resource: str | None, devices: int) -> str | None:
     """Return `gpu:a100:cell` with the devices of the cell in place of that word."""
-    return asked and re.sub(rf"(?<![^:]){CELL}(?![^,])", str(devices), asked)
+    return resource and re.sub(rf"(?<![^:]){CELL}(?![^,])", str(devices), resource)
 
 
 # Those keys that are options of sbatch's: the field's name by the option's.
