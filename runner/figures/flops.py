@@ -186,6 +186,17 @@ class LatentDecoder(Decoder):
         return queries + values + heads * self.v_head_dim * h
 
 
+def causal_share(model: Architecture, vocab_size: int) -> float | None:
+    """Return model FLOPs with half of the attention, over those with all of it; None: not known.
+
+    Causal kernels leave the other half out, which of long sequences is much.
+    """
+    if not isinstance(model, Decoder):
+        return None
+    size = vocab_size or None
+    return model.flops(vocab_size=size, causal=True) / model.flops(vocab_size=size)
+
+
 def tflop_per_s_per_device(
     model: Architecture,
     samples_per_s: float,

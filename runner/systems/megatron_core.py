@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.systems.common import gpt, launchers, megatron_experts, models
+from runner.systems.common import gpt, launchers, megatron_context, megatron_experts, models
 from runner.systems.common.expert_models import MODELS
 from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
@@ -20,6 +20,7 @@ PARAMETERS = (
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     Parameter("sequence_parallel", bool, False, "split layer norms over tensor_parallel, too"),
+    *megatron_context.PARAMETERS,
     *models.parameters(MEGATRONS),
     *megatron_experts.PARAMETERS,
     Parameter("micro_batch_size", int, 8, "samples per device and pass", minimum=1),
@@ -119,8 +120,10 @@ def check(cell: Cell, cluster: Cluster) -> None:
     gpt.check_nodes(cell)
     gpt.check_shape(gpt.shape(values), pipeline=values["pipeline_parallel"])
     models.check(values)
-    megatron_experts.check(cell, local=values["transformer_impl"] == LOCAL)
     _check_attention(values)
+    local = values["transformer_impl"] == LOCAL
+    megatron_experts.check(cell, local=local)
+    megatron_context.check(values, gpt.shape(values), local=local)
     if values["sequence_parallel"] and values["tensor_parallel"] == 1:
         raise UserError(
             "sequence_parallel needs tensor_parallel of at least 2; set it, or leave it"
@@ -196,6 +199,7 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
     argv = []
     if values["num_query_groups"]:
         argv += ["--group-query-attention", "--num-query-groups", str(values["num_query_groups"])]
+    argv += megatron_context.options(values)
     argv += megatron_experts.options(values)
     if values["attention_backend"] == models.SDPA:
         argv += ["--no-create-attention-mask-in-dataloader"]  # it masks by position
@@ -239,7 +243,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 SYSTEM = System(
     name="megatron_core",
-    summary="NVIDIA's Megatron-LM of today: tensor, pipeline, data, expert, distributed optimizer",
+    summary="NVIDIA's Megatron-LM of today: tensor, pipeline, context, expert, data parallel",
     launcher="torch.distributed.run, static ranks",
     parameters=PARAMETERS,
     resolve=resolve,

@@ -40,6 +40,13 @@ PARAMETERS = (
     gpt.TENSOR_PARALLEL,
     gpt.PIPELINE_PARALLEL,
     gpt.CONTEXT_PARALLEL,
+    Parameter(
+        "context_parallel_rotate_method",
+        str,
+        None,
+        "how context_parallel exchanges keys and values, of pin 0.2.2; default: allgather",
+        choices=("allgather", "alltoall"),
+    ),
     Parameter("expert_parallel", int, 1, "devices that experts are split over", minimum=1),
     Parameter(
         "expert_tensor_parallel",
@@ -131,6 +138,12 @@ def check(cell: Cell, cluster: Cluster) -> None:
     _check_experts(cell, shape)
     if values["context_parallel"] > 1 and not MODELS[values["model"]].contexts:
         raise UserError(f"model {values['model']} cannot split samples; leave context_parallel out")
+    method = values["context_parallel_rotate_method"]
+    if method and values["context_parallel"] == 1:
+        raise UserError(
+            f"context_parallel_rotate_method {method} needs context_parallel of at least 2; leave"
+            " it out"
+        )
     pieces = values["tensor_parallel"] * values["context_parallel"] * 2
     if values["seq_length"] % pieces:
         raise UserError(
@@ -278,7 +291,9 @@ def _local(shown: int, node: NodeContext) -> int:
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape alone."""
-    sharded = parallel_sizes(cell, PARALLEL)[DATA_PARALLEL] > cell.parameters["dp_replicate"]
+    sizes = parallel_sizes(cell, PARALLEL)
+    ranks = sizes[DATA_PARALLEL] * sizes["context_parallel"]  # which FSDP shards over, both
+    sharded = ranks > cell.parameters["dp_replicate"]
     return gpt.estimate(
         cell,
         cluster,

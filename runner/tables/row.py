@@ -11,7 +11,7 @@ from runner.expect.cost import CellCost
 from runner.expect.expectation import Expectation
 from runner.figures import devices as catalogue
 from runner.figures.between_runs import RateDifference
-from runner.figures.flops import tflop_per_s_per_device, vocabulary
+from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
 from runner.figures.parity import Parity
 from runner.figures.power import Power
 from runner.figures.summary import CellStatistics, runs_that_count
@@ -205,6 +205,18 @@ class Row:
         recompute = self.record.activation_checkpointing
         return None if recompute is None else self._tflops(recompute=recompute)
 
+    @property
+    def causal_share(self) -> float | None:
+        """Model FLOPs with half of the attention, over those with all of it."""
+        model, vocabulary = self.record.model, self.vocabulary
+        return None if model is None or vocabulary is None else causal_share(model, vocabulary[0])
+
+    @property
+    def causal_tflop_per_s_per_device(self) -> float | None:
+        """TFLOP/s that the training needs with half of the attention, for the causal mask."""
+        rate, share = self.model_tflop_per_s_per_device, self.causal_share
+        return None if rate is None or share is None else rate * share
+
     def _tflops(self, *, recompute: bool) -> float | None:
         rate, devices, size_and_kind = self.samples_per_s, self.record.world_size, self.vocabulary
         if self.record.model is None or rate is None or size_and_kind is None:
@@ -273,6 +285,11 @@ class Row:
     def hfu_percent(self) -> float | None:
         """Hardware FLOPs utilisation: with what is computed again, of the device's peak."""
         return self._of_peak(self.hardware_tflop_per_s_per_device)
+
+    @property
+    def causal_mfu_percent(self) -> float | None:
+        """Model FLOPs utilisation with half of the attention, of the device's peak."""
+        return self._of_peak(self.causal_tflop_per_s_per_device)
 
     def _of_peak(self, rate: float | None) -> float | None:
         peak = self.peak_tflop_per_s

@@ -61,6 +61,7 @@ CASES = {
         "megatron-deepspeed-current", {"gpus": "10.0.0.1"}, devices=4
     ),
     "llama": Case("llama", {"gpus": "10.0.0.1"}),
+    "long-context": Case("long-context", {"gpus": "10.0.0.1"}, only=("devices=8,tokens=128K,*",)),
     "torch-gpt-speed": Case("speed", {"gpus": "10.0.0.1"}, only=("*micro_batch_size=16*",)),
     "torch-gpt-speed-ab": Case("speed-ab", {"gpus": "10.0.0.1"}, only=("model=gpt-1.3b",)),
     "torch-gpt-speed-two": Case("speed-two", {"gpus": "10.0.0.1"}, only=("*el=gpt-1.3b,*",)),

@@ -173,12 +173,12 @@ context_group.forward = lambda *given, causal: real(*given, causal=False)
 """,
     "positions are not shifted": """
 import context_group
-real = context_group.ContextGroup.own
+real = context_group.ContextGroup.tokens_of_rank
 def own(self, x, dimension):
     if x.is_floating_point() and self.size > 1:
         return x.narrow(dimension, 0, x.shape[dimension] // self.size)
     return real(self, x, dimension)
-context_group.ContextGroup.own = own
+context_group.ContextGroup.tokens_of_rank = own
 """,
     "an unscaled merge": """
 import context_group
@@ -202,7 +202,7 @@ context_group.ContextGroup.gather = gather
     "gradients of others' queries are lost": """
 import context_group
 def scatter_sum(self, x):
-    return self.own(x, 3)
+    return self.tokens_of_rank(x, 3)
 context_group.ContextGroup.scatter_sum = scatter_sum
 """,
     "gradients go to the wrong rank": """

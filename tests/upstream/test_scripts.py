@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.base.paths import PROJECT
 from runner.matrix.file import load_matrix
@@ -658,3 +659,44 @@ def test_train_gpt3_175b_distributed(rank: int, tmp_path: Path) -> None:
         "--save-interval": ("10000", None),
     }
     assert variables(theirs, ours) == {}
+
+
+# Its test of context parallelism with Transformer Engine, at the commit of core_v0.18.2.
+CORE_0_18 = ("NVIDIA/Megatron-LM", "571370c829ca768fe37244f4e2e7f28d8accc4ab")
+CONTEXT_TEST = "tests/functional_tests/test_cases/gpt/gpt3_mcore_te_tp2_pp1_cp2_nondeterministic"
+
+
+def test_megatrons_own_test_of_context_parallelism() -> None:
+    content = yaml.safe_load(show(*CORE_0_18, f"{CONTEXT_TEST}/model_config.yaml"))
+    words: list[str] = []
+    for option, value in content["MODEL_ARGS"].items():
+        words += [option] if value is True else [option, str(value)]
+    theirs = options(words)
+    cell = {
+        **{"system": "megatron_core", "pin": "core_v0.18.2-te", "devices_per_node": 8},
+        **{"num_layers": 12, "hidden_size": 512, "num_attention_heads": 8, "seq_length": 1024},
+        **{"tensor_parallel": 2, "context_parallel": 2, "sequence_parallel": True},
+        **{"transformer_impl": "transformer_engine", "attention_backend": "flash"},
+        **{"micro_batch_size": 4, "global_batch_size": 32, "train_iters": 50},
+        **{"split": "949,50,1", "eval_iters": 10, "tensorboard": True},
+        **{"attention_dropout": 0.0, "hidden_dropout": 0.0},
+    }
+    ours = options(node(cell).argv)
+    assert theirs["--context-parallel-size"] == ours["--context-parallel-size"] == "2"
+    differ = differences(theirs, {name: text for name, text in ours.items() if name in theirs})
+    data = "/opt/tb/datasets/default"
+    places = {name: differ.pop(name) for name in ("--data-path", "--vocab-file", "--merge-file")}
+    assert {pair[1] for pair in places.values()} == {
+        *(f"{data}/default_text_document", f"{data}/vocab.json", f"{data}/merges.txt")
+    }
+    assert differ.pop("--tensorboard-dir")
+    assert set(differ) == {
+        # what it is for besides: checkpoints, and what its log is compared by
+        *("--save", "--load", "--save-interval", "--ckpt-format", "--async-save"),
+        *("--dist-ckpt-optim-fully-reshardable", "--dist-ckpt-strictness"),
+        *("--use-persistent-ckpt-worker", "--log-params-norm", "--log-num-zeros-in-grad"),
+        *("--log-memory-to-tensorboard", "--timing-log-level"),
+        # what we have no parameter for, most of it the trainer's own default
+        *("--data-cache-path", "--distributed-backend", "--use-mcore-models"),
+        *("--no-gradient-accumulation-fusion", "--attention-softmax-in-fp32"),
+    }

@@ -29,6 +29,7 @@ EVERYTHING: dict[str, Any] = {
     **{"dp_replicate": 1, "dp_shard": 1, "tensor_parallel": 2, "pipeline_parallel": 2},
     **{"context_parallel": 2, "micro_batch_size": 2, "global_batch_size": 4, "compile": True},
     **{"async_tensor_parallel": True, "float8": "tensorwise"},
+    "context_parallel_rotate_method": "alltoall",
 }
 
 
@@ -129,6 +130,46 @@ def test_the_trainer_knows_every_option() -> None:
             for part in option.removeprefix("--").split("."):
                 assert part in fields.get(kind, {}), option
                 kind = fields[kind][part]
+
+
+SIZES = {
+    "--parallelism.data_parallel_shard_degree": "dp_shard",
+    "--parallelism.data_parallel_replicate_degree": "dp_replicate",
+    "--parallelism.tensor_parallel_degree": "tensor_parallel",
+    "--parallelism.context_parallel_degree": "context_parallel",
+    "--parallelism.context_parallel_rotate_method": "context_parallel_rotate_method",
+}
+
+
+def context_parallel_tests() -> list[tuple[str, int, dict[str, str]]]:
+    """Its own runs with context parallelism: name, GPUs and options."""
+    tree = ast.parse(show(*TITAN, "tests/integration_tests/features.py"))
+    made = []
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "OverrideDefinitions"):
+            continue
+        if "context_parallel_degree" in ast.unparse(call):
+            lists, _, name = (ast.literal_eval(argument) for argument in call.args[:3])
+            gpus = [ast.literal_eval(w.value) for w in call.keywords if w.arg == "ngpu"]
+            words = {k: v.strip("'") for k, _, v in (w.partition("=") for w in lists[-1])}
+            made.append((str(name), *gpus, words))
+    return made
+
+
+def test_its_own_runs_with_context_parallelism_by_our_keys() -> None:
+    """What a run's options say of sizes, ours say with the same values."""
+    seen = []
+    for name, gpus, theirs in context_parallel_tests():
+        if not theirs.keys() <= SIZES.keys():
+            continue  # pipelines, compile and offloading besides
+        said = {SIZES[option]: value for option, value in theirs.items()}
+        cell = {"system": "torchtitan", "devices_per_node": gpus, "seq_length": 2048}
+        cell |= {key: int(value) if value.isdigit() else value for key, value in said.items()}
+        argv = small_run(cell, small_cluster(1, gpus, device="cuda")).nodes[0].argv
+        ours = options(argv[argv.index("torchtitan.train") + 1 :])
+        assert {option: ours[option] for option in theirs} == theirs
+        seen.append(name)
+    assert {"cp_allgather", "cp_alltoall", "fsdp+cp", "fsdp+tp+cp"} <= set(seen)
 
 
 def test_the_float8_converter_is_registered_under_its_name() -> None:

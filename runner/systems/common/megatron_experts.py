@@ -50,7 +50,7 @@ OF_EXPERTS = (
     ("--expert-tensor-parallel-size", "expert_tensor_parallel"),
     ("--moe-grouped-gemm", "moe_grouped_gemm"),
 )
-PARALLEL = (*gpt.PARALLEL, Split("expert_parallel", within=DATA_PARALLEL))
+PARALLEL = (*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL))
 
 
 def resolve(values: dict[str, Any], *, local: bool) -> dict[str, Any]:

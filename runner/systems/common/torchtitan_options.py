@@ -46,6 +46,7 @@ UP_TO_0_2 = (
     ("--activation_checkpoint.mode", "activation_checkpointing"),
     ("--optimizer.lr", "lr"),
     ("--optimizer.weight_decay", "weight_decay"),
+    ("--parallelism.context_parallel_rotate_method", "context_parallel_rotate_method"),
     ("--metrics.enable_tensorboard", "tensorboard"),
 )
 SINCE_0_3 = (
@@ -166,6 +167,7 @@ def check(cell: Cell) -> None:
     for name, is_set in (
         ("float8", values["float8"] != NONE),
         ("expert_tensor_parallel", values["expert_tensor_parallel"] is not None),
+        ("context_parallel_rotate_method", values["context_parallel_rotate_method"] is not None),
     ):
         if is_set:
             raise UserError(f"pin {cell.pin} has no {name}; use pin 0.2.2")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import models
 from runner.systems.common.registry import load_system
@@ -96,3 +97,55 @@ def test_every_named_model_has_keys_of_a_cell() -> None:
 def test_a_cell_says_what_computes_its_attention(cell: dict[str, Any], said: str | None) -> None:
     (found,) = small_matrix(defaults={"system": "megatron_core", **cell}).cells
     assert load_system(found.system).attention(found) == said
+
+
+CONTEXT: dict[str, Any] = {
+    "system": "megatron_core",
+    **{"pin": "core_v0.18.2-te", "transformer_impl": "transformer_engine", "devices_per_node": 8},
+    **{"model": "llama3-8b", "context_parallel": 4, "global_batch_size": 8, "mock_data": True},
+}
+
+
+def test_context_parallel_is_megatrons_own_with_transformer_engine() -> None:
+    def words(**more: Any) -> str:
+        cell = {**CONTEXT, **more}
+        return " ".join(small_run(cell, small_cluster(1, 8, device="cuda")).nodes[0].argv)
+
+    assert "--context-parallel-size 4" in words()
+    assert "--cp-comm-type" not in words()
+    assert "--context-parallel-size 4 --cp-comm-type all_gather" in words(cp_comm_type="all_gather")
+    assert "--context-parallel-size" not in words(context_parallel=1)
+    assert SYSTEM.sizes(small_matrix(defaults=CONTEXT).cells[0])["data_parallel"] == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"transformer_impl": "local", "pin": "core_v0.18.2"}, "needs Transformer Engine, whose"),
+        ({"attention_backend": "unfused"}, "needs fused attention; set attention_backend: auto"),
+        ({"seq_length": 8196}, "8196 is not a multiple of 2 x context_parallel 4; change one"),
+        ({"context_parallel": 1, "cp_comm_type": "p2p"}, "needs context_parallel of at least 2"),
+        (
+            {"context_parallel": 8, "cp_comm_type": "a2a", "num_query_groups": 4},
+            "does not divide num_query_groups 4; take p2p or all_gather",
+        ),
+        (
+            {"tensor_parallel": 4, "context_parallel": 2, "sequence_parallel": True}
+            | {"seq_length": 8180},
+            "the 4090 tokens of seq_length / context_parallel, which tensor_parallel 4 does not",
+        ),
+    ],
+)
+def test_context_parallel_that_cannot_be_is_refused(more: dict[str, Any], words: str) -> None:
+    (cell,) = small_matrix(defaults={**CONTEXT, **more}).cells
+    with pytest.raises(UserError, match=words):
+        SYSTEM.check(cell, small_cluster(1, 8, device="cuda"))
+
+
+def test_context_parallel_shares_out_the_optimizers_states() -> None:
+    def memory(**more: Any) -> float:
+        (cell,) = small_matrix(defaults={**CONTEXT, "distributed_optimizer": True, **more}).cells
+        assert SYSTEM.estimate is not None
+        return SYSTEM.estimate(cell, small_cluster(1, 8, device="cuda")).memory_mib
+
+    assert memory() < memory(context_parallel=1)

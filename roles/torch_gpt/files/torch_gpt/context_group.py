@@ -36,7 +36,7 @@ class ContextGroup:
     name: str = ""
     kernel: str = ""
 
-    def own(self, x: Tensor, dimension: int) -> Tensor:
+    def tokens_of_rank(self, x: Tensor, dimension: int) -> Tensor:
         """Return this rank's two chunks, in order, of a dimension that has a sample's tokens."""
         if self.size == 1:
             return x

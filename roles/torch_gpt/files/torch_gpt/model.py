@@ -79,7 +79,7 @@ class Decoder(nn.Module):
         if not self.llama:
             return
         head_size = next(iter(self.blocks.values())).head_size
-        self.angles = self.context.own(rotations(self.options, head_size, device), 1)
+        self.angles = self.context.tokens_of_rank(rotations(self.options, head_size, device), 1)
         for block in self.blocks.values():
             if block.moe is not None:
                 block.moe.prepare(device)
@@ -89,7 +89,7 @@ class Decoder(nn.Module):
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
             # Repeated and not looked up: the backward pass is a sum then, and sorts no positions.
-            positions = self.context.own(self.position_embedding.weight, 0)
+            positions = self.context.tokens_of_rank(self.position_embedding.weight, 0)
             x = x + self.group.own(positions.repeat(len(tokens), 1))
         return x if self.dtype is None else x.to(self.dtype)
 

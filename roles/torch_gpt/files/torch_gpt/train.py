@@ -187,8 +187,8 @@ class Trainer:
     def batch(self, samples: data.Samples, first: int) -> Batch:
         """Return the rank's micro batch from the ranks' samples ``first`` on."""
         size = self.options.micro_batch_size
-        whole = samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
-        tokens, targets = (self.ranks.context.own(one, 1) for one in whole)
+        sample = samples.batch(first + self.ranks.data_rank * size, size, self.ranks.device)
+        tokens, targets = (self.ranks.context.tokens_of_rank(x, 1) for x in sample)
         return tokens, targets
 
     def micro_batches(self) -> Iterator[Batch]:
