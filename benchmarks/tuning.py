@@ -28,7 +28,7 @@ import csv
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ from statistics import fmean
 import numpy as np
 from tabulate import tabulate
 
+from runner.base.errors import UserError
 from runner.tune.beliefs import Earlier, Knowledge
 from runner.tune.candidates import Layout, TuneCandidate
 from runner.tune.search import NextRun, Search
@@ -55,7 +56,10 @@ COLUMNS = {  # of a table: of Layout
     "data_parallel": "data_parallel",
     "pipeline_parallel": "pipeline_parallel",
 }
+TIME = "step_time_ms"
+LARGEST = 10**9  # of a size
 GROUP = ("devices", "devices_per_node", "global_batch_size", "sequence_length")
+MOST_NOISE, MOST_SEEDS = 20.0, 1000  # percent of a measurement, draws
 FEWEST = 6  # layouts of a group that is judged
 CLOSE = 0.02
 EXHAUSTIVE_REPEATS = 3
@@ -105,15 +109,57 @@ class Group:
 
 
 def read(paths: Iterable[Path]) -> list[Row]:
-    """Read tables. A full recomputation is what they were measured with."""
-    rows = []
+    """Read tables. A full recomputation is what they were measured with.
+
+    Raises UserError that names the file and the line of what is no such table.
+    """
+    rows: list[Row] = []
     for path in paths:
-        with path.open(encoding="utf-8", newline="") as file:
-            for line in csv.DictReader(file):
-                sizes = {ours: int(float(line[theirs])) for theirs, ours in COLUMNS.items()}
-                layout = Layout(**sizes, recompute="full")  # type: ignore[arg-type]
-                rows.append(Row(line["model"], layout, float(line["step_time_ms"]) / 1e3))
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                rows += _rows(csv.DictReader(file, strict=True), path)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"{path} is no CSV in UTF-8: {error}; save it as one") from None
     return rows
+
+
+def _rows(table: "csv.DictReader[str]", path: Path) -> Iterator[Row]:
+    needed = ("model", *COLUMNS, TIME)
+    if missing := [name for name in needed if name not in (table.fieldnames or ())]:
+        raise UserError(
+            f"{path}: its first line lacks {', '.join(missing)}; it must name the columns"
+            f" {', '.join(needed)}"
+        )
+    for line in table:
+        where = f"{path}, line {table.line_num}"
+        sizes = {ours: _size(line[theirs], theirs, where) for theirs, ours in COLUMNS.items()}
+        layout = Layout(**sizes, recompute="full")  # type: ignore[arg-type]
+        ranks = layout.tensor_parallel * layout.data_parallel * layout.pipeline_parallel
+        if ranks != layout.devices:
+            raise UserError(
+                f"{where}: tensor_parallel x data_parallel x pipeline_parallel is {ranks}, and"
+                f" devices {layout.devices}; correct the line or remove it"
+            )
+        yield Row(line["model"], layout, _number(line[TIME], TIME, where) / 1e3)
+
+
+def _size(text: str | None, column: str, where: str) -> int:
+    number = _number(text, column, where)
+    if number != int(number) or number > LARGEST:
+        raise UserError(f"{where}: {column} is {text!r}; it must be a whole number up to {LARGEST}")
+    return int(number)
+
+
+def _number(text: str | None, column: str, where: str) -> float:
+    try:
+        number = float(text or "")
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise UserError(f"{where}: {column} is {(text or '')[:40]!r}; it must be a number above 0")
+    return number
 
 
 def groups(rows: Sequence[Row], *, fewest: int = FEWEST) -> list[Group]:
@@ -248,17 +294,38 @@ def table(judged: Sequence[Group], noise: float, seeds: int) -> str:
     return tabulate(lines, headers, "github", disable_numparse=True)
 
 
+def _percent(text: str) -> float:
+    """Read a noise: 0 to 20 percent."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= MOST_NOISE:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage of 0 to {MOST_NOISE:g}")
+    return value
+
+
+def _count(text: str) -> int:
+    """Read a number of draws."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_SEEDS):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 to {MOST_SEEDS}")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument("--noise", type=float, default=3.0, help="percent per measurement")
-    parser.add_argument("--seeds", type=int, default=10, help="draws of what is random")
+    parser.add_argument("--noise", type=_percent, default=3.0, help="percent per measurement")
+    parser.add_argument("--seeds", type=_count, default=10, help="draws of what is random")
     parser.add_argument("--groups", action="store_true", help="print each group, too")
     chosen = parser.parse_args(argv)
-    judged = groups(read(chosen.files))
+    try:
+        judged = groups(read(chosen.files))
+    except UserError as error:
+        parser.error(str(error))
     if not judged:
         parser.error(f"no group of {FEWEST} layouts or more")
     total = sum(len(one.rows) for one in judged)
@@ -269,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for one in judged:
             print("  ".join([one.name, *line("", [tuned()(one, 0.0, 0)])]))
     print(f"As measured:\n\n{table(judged, 0.0, chosen.seeds)}\n")
-    if chosen.noise and math.isfinite(chosen.noise):
+    if chosen.noise:
         print(f"With {chosen.noise:g} % noise on each measurement, {chosen.seeds} seeds:\n")
         print(table(judged, chosen.noise / 100, chosen.seeds))
     return 0

@@ -212,6 +212,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.matrix.file import campaign_word, load_matrix
     from runner.plan.dryrun import describe, dry_run, runs_of
     from runner.plan.make import campaign_name
+    from runner.tuner.offer import offer
 
     for path in (chosen.runs, chosen.inventory):
         # These pass through Ansible's variables, where a template would be resolved.
@@ -284,6 +285,8 @@ def run(chosen: argparse.Namespace) -> int:
             from runner.serve.metrics_file import metrics_file
 
             stack.enter_context(metrics_file(chosen.metrics, view.status))
+        if not campaign.begun and not chosen.only and (line := offer(wanted, machines)):
+            view.console.print(one_line(line))
         try:
             tally = bench(
                 wanted,

@@ -167,7 +167,7 @@ def _session(chosen: argparse.Namespace, tell: Any) -> TuneSession:
 
 
 def _print(tuned: Any, form: Any) -> None:
-    from runner.tuner.answer_text import text_of
+    from runner.tables.tuned_text import text_of
 
     say(json.dumps(tuned.to_json(), indent=1) if form == "json" else text_of(tuned, form), end="")
 

@@ -2,9 +2,11 @@
 
 tune:
   knobs:                      # every combination is a candidate; any key of a cell
-    system: [torch_gpt]       # what a system does not have is left out of its cells
+    system: [torch_gpt, torchtitan]    # what a system does not have is left out of its cells
     tensor_parallel: [1, 2, 4]
     micro_batch_size: [4, 1, 2]      # the first value is the default
+  systems:                    # of one system alone: settings, and knobs of its own
+    torchtitan: {flavor: 8B, knobs: {compile: [true, false]}}
   objective: step_time        # tokens_per_s, energy, memory
   memory_loss_percent: 5      # of objective memory: speed that less memory may cost
   short_iters: 16             # of the first run of a candidate (default: by train_iters)
@@ -20,9 +22,9 @@ from runner.matrix.cells import DevicesOf, cells_of
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.cell import Cell, Parameter
-from runner.terms.tuning import MEMORY_LOSS_PERCENT, OBJECTIVES, Tuning
+from runner.terms.tuning import MEMORY_LOSS_PERCENT, OBJECTIVES, OfSystem, Tuning
 
-KEYS = ("knobs", "objective", "memory_loss_percent", "short_iters", "headroom_percent")
+KEYS = ("knobs", "systems", "objective", "memory_loss_percent", "short_iters", "headroom_percent")
 INSTEAD = ("axes", "include", "repeats", "seeds", "shuffle_seed")
 MOST_COMBINATIONS = 50_000
 BATCH = "global_batch_size"
@@ -65,7 +67,36 @@ def tuning_of(content: Mapping[str, Any], where: str) -> Tuning:
             f"{nearest(str(objective), OBJECTIVES)}; it must be one of {', '.join(OBJECTIVES)}"
         )
     numbers = {item.name: item.read(block.get(item.name), f"{where}: tune") for item in _NUMBERS}
-    return Tuning(_knobs(block.get("knobs"), objective, where), objective, **numbers)
+    knobs = _knobs(block.get("knobs"), objective, where)
+    systems = _systems(block.get("systems"), knobs, objective, where)
+    return Tuning(knobs, objective, systems=systems, **numbers)
+
+
+def _systems(
+    block: Any, knobs: Mapping[str, Any], objective: str, where: str
+) -> dict[str, OfSystem]:
+    """Read what is set of one system alone."""
+    if block is None:
+        return {}
+    raced = [str(name) for name in knobs.get("system", ())]
+    if not isinstance(block, dict) or not all(isinstance(one, dict) for one in block.values()):
+        raise UserError(
+            f"{where}: tune: systems must be a mapping of systems to their settings, such as"
+            " {torchtitan: {flavor: 8B, knobs: {compile: [true, false]}}}"
+        )
+    read = {}
+    for name, own in block.items():
+        if name not in raced:
+            raise UserError(
+                f"{where}: tune: systems names {str(name)[:80]!r}, and the knob `system` does not"
+                f"{nearest(str(name), raced)}; add it there, or leave it out"
+            )
+        settings = {str(key): value for key, value in own.items() if key != "knobs"}
+        more = _knobs(own["knobs"], objective, where) if "knobs" in own else {}
+        if "system" in (*settings, *more):
+            raise UserError(f"{where}: tune: systems: {name} sets `system`; leave it out there")
+        read[str(name)] = OfSystem(settings, more)
+    return read
 
 
 def _knobs(knobs: Any, objective: str, where: str) -> dict[str, tuple[Any, ...]]:
@@ -124,12 +155,13 @@ def tuned_cells(
                 f"{nearest(key, known)}; `python -m runner systems {systems[0]}` lists them"
             )
     for name, keys in zip(systems, readers or [None], strict=True):
+        alone = tuning.systems.get(str(name), OfSystem())
         axes = {
             key: [name] if key == "system" else list(values)
-            for key, values in tuning.knobs.items()
-            if keys is None or key in keys
+            for key, values in tuning.knobs_of(str(name)).items()
+            if keys is None or key in keys or key in alone.knobs
         }
-        own: dict[str, Any] = {"defaults": fixed, "axes": axes}
+        own: dict[str, Any] = {"defaults": {**fixed, **alone.settings}, "axes": axes}
         excludes = content.get("exclude")
         if isinstance(excludes, list):
             own["exclude"] = [one for one in excludes if _goes_with(one, axes)]

@@ -15,11 +15,20 @@ MEMORY_LOSS_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
+class OfSystem:
+    """What a search sets of one system alone."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Tuning:
     """A search: which keys are knobs, and what is best.
 
-    The first value of each knob is the default, with which the winner is compared. `short_iters`
-    None: chosen by train_iters and log_interval. `headroom_percent` of a device's memory stay free.
+    The first value of each knob is the default, with which the winner is compared. `systems` has
+    the settings and knobs of one system alone, which go before those of all. `short_iters` None:
+    chosen by train_iters and log_interval. `headroom_percent` of a device's memory stay free.
     """
 
     knobs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -27,3 +36,8 @@ class Tuning:
     memory_loss_percent: float = MEMORY_LOSS_PERCENT
     short_iters: int | None = None
     headroom_percent: float = 5.0
+    systems: Mapping[str, OfSystem] = field(default_factory=dict)
+
+    def knobs_of(self, system: str) -> Mapping[str, tuple[Any, ...]]:
+        """Return the knobs of a system, with their values; it may lack some of them."""
+        return {**self.knobs, **self.systems.get(system, OfSystem()).knobs}

@@ -101,8 +101,7 @@ class Candidates:
     @cached_property
     def default(self) -> RaceCandidate | None:
         """The one with the first value of each knob; None where it is excluded or refused."""
-        first = {key: values[0] for key, values in self.tuning.knobs.items()}
-        return next((each for each in self.legal if _is(each, first)), None)
+        return next((one for one in self.legal if _is_first(one, self.tuning)), None)
 
     @cached_property
     def rule_of_thumb(self) -> RaceCandidate | None:
@@ -111,8 +110,9 @@ class Candidates:
         return min(known, key=_thumb, default=None)
 
 
-def _is(one: RaceCandidate, values: Mapping[str, Any]) -> bool:
-    return all(one.knobs[key] == values[key] for key in one.knobs)
+def _is_first(one: RaceCandidate, tuning: Tuning) -> bool:
+    values = tuning.knobs_of(one.long.system)
+    return all(value == values[key][0] for key, value in one.knobs.items())
 
 
 def _thumb(one: RaceCandidate) -> tuple[int, ...]:
@@ -136,13 +136,13 @@ def candidates_of(matrix: Matrix, cluster: Cluster) -> Candidates:
     candidates: list[RaceCandidate] = []
     for cell in matrix.cells:
         short, long = lengths(cell, matrix)
-        refused = _refusal(short, long, cluster, matrix) or _other_training(
+        refused = _refusal(short, long, cluster, matrix) or other_training(
             long, matrix.cells[0], matrix.tune
         )
         known = (
             TuneCandidate(long.id, refused=refused)
             if refused
-            else _known(long, cluster, matrix.tune)
+            else candidate_of(long, cluster, matrix.tune)
         )
         candidates.append(RaceCandidate(known, short, long))
     return Candidates(tuple(candidates), matrix.tune)
@@ -189,7 +189,7 @@ def _refusal(short: Cell, long: Cell, cluster: Cluster, matrix: Matrix) -> str:
     return ""
 
 
-def _other_training(cell: Cell, first: Cell, tuning: Tuning) -> str:
+def other_training(cell: Cell, first: Cell, tuning: Tuning) -> str:
     """Say why it would train something else than the first candidate, or nothing."""
     system, theirs = load_system(cell.system), load_system(first.system)
     facts: list[tuple[str, object, object]] = [
@@ -216,7 +216,8 @@ def work_of(cell: Cell, tuning: Tuning) -> float:
     return batch * tokens / cell.world_size if batch and tokens else 1.0
 
 
-def _known(cell: Cell, cluster: Cluster, tuning: Tuning) -> TuneCandidate:
+def candidate_of(cell: Cell, cluster: Cluster, tuning: Tuning) -> TuneCandidate:
+    """Return a legal cell as a candidate, with its layout and memory where its system tells."""
     estimate = load_system(cell.system).estimate
     expected = estimate(cell, cluster) if estimate else None
     layout = expected.layout if expected else None

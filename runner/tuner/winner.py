@@ -21,7 +21,13 @@ def winner_matrix(matrix: Matrix, winner: RaceCandidate) -> str:
     for key in ("tune", "exclude", "baseline", "table", "published"):
         content.pop(key, None)
     content["name"] = f"{matrix.name}-winner"[:64]
-    content["defaults"] = {**(content.get("defaults") or {}), **_written(winner.knobs)}
+    alone = matrix.tune.systems.get(winner.long.system) if matrix.tune else None
+    settings = dict(alone.settings) if alone else {}
+    content["defaults"] = {
+        **(content.get("defaults") or {}),
+        **settings,
+        **_written(winner.knobs),
+    }
     content["repeats"] = REPEATS
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=False, width=100)
     return f"# The fastest setting that `trainbench tune` found.\n{text}"

@@ -69,3 +69,59 @@ def test_an_empty_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         tuning.main([str(path)])
     assert "no group of 6 layouts" in capsys.readouterr().err
+
+
+GOOD = "gpt-12,0.3,8,8,32,4,1024,12,1024,16,2,2,2,219.7"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "its first line lacks model, devices"),
+        (HEADER.replace("heads", "head"), "its first line lacks heads"),
+        (f"{HEADER}\n{GOOD.replace('219.7', 'fast')}", "line 2: step_time_ms is 'fast'; it must"),
+        (f"{HEADER}\n{GOOD.replace('219.7', '-3')}", "step_time_ms is '-3'; it must be a number"),
+        (f"{HEADER}\n{GOOD.replace('219.7', 'nan')}", "it must be a number above 0"),
+        (f"{HEADER}\n{GOOD.replace(',16,2', ',0,2')}", "heads is '0'"),
+        (f"{HEADER}\n{GOOD.replace(',16,2', ',1.5,2')}", "it must be a whole number"),
+        (f"{HEADER}\n{GOOD.replace(',16,2', ',1e30,2')}", "it must be a whole number"),
+        (f"{HEADER}\n{GOOD.replace('2,2,2', '2,2,4')}", "is 16, and devices 8; correct the line"),
+        (f"{HEADER}\ngpt-12,0.3,8", "line 2: devices_per_node is ''"),
+        (f"{HEADER}\n\xff", "is no CSV in UTF-8"),
+        (f'{HEADER}\n"gpt', "is no CSV in UTF-8"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_hostile_table_is_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, words: str
+) -> None:
+    path = tmp_path / "layouts.csv"
+    if text is not None:
+        path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(SystemExit) as ended:
+        tuning.main([str(path)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert words in said
+
+
+@pytest.mark.parametrize("option", ["--noise=-1", "--noise=nan", "--noise=300", "--seeds=0"])
+def test_options_without_sense_are_refused(table: Path, option: str) -> None:
+    with pytest.raises(SystemExit):
+        tuning.main([str(table), option])
+
+
+def test_the_order_of_rows_decides_nothing(table: Path) -> None:
+    """Same answers and as many runs, whatever the order, a byte order mark and Windows' lines."""
+    head, *lines = table.read_text().splitlines()
+    random = np.random.default_rng(5)
+    mixed = [lines[at] for at in random.permutation(len(lines))]
+    other = table.with_name("mixed.csv")
+    other.write_bytes(("\ufeff" + "\r\n".join([head, *mixed])).encode())
+    way = tuning.tuned()
+
+    def told(path: Path) -> list[tuple[str, tuning.Choice]]:
+        judged = tuning.groups(tuning.read([path]))
+        return sorted(((one.name, way(one, 0.0, 0)) for one in judged), key=lambda pair: pair[0])
+
+    assert told(table) == told(other)

@@ -26,9 +26,9 @@ HEADERS = ("candidate", "state", "runs", "measured", "predicted", "MiB", "best")
 
 def text_of(tuned: Tuned, form: Form = "table") -> str:
     """Write the answer."""
-    lines = [*_head(tuned), "", *_differences(tuned, form), ""]
+    lines = [*head_lines(tuned), "", *_differences(tuned, form), ""]
     lines += [*_table(tuned, form), ""]
-    lines += [*_effects(tuned, form), *_refusals(tuned), *_cost(tuned)]
+    lines += [*_effects(tuned, form), *refusal_lines(tuned), *cost_lines(tuned)]
     lines += [f"note: {note}" for note in tuned.notes]
     lines += _commands(tuned, form)
     text = "\n".join(map(TerminalLine, lines))
@@ -37,7 +37,8 @@ def text_of(tuned: Tuned, form: Form = "table") -> str:
     return text.strip() + "\n"
 
 
-def _head(tuned: Tuned) -> Iterator[str]:
+def head_lines(tuned: Tuned) -> Iterator[str]:
+    """Say who wins, how sure that is, and which faster one was refused."""
     if tuned.winner is None:
         yield f"no winner: {tuned.words}"
         return
@@ -113,7 +114,8 @@ def _effects(tuned: Tuned, form: Form) -> list[str]:
     return ["The winner with one knob changed:", "", *_grid(rows, headers, form), ""]
 
 
-def _refusals(tuned: Tuned) -> Iterator[str]:
+def refusal_lines(tuned: Tuned) -> Iterator[str]:
+    """Say how many combinations cannot run, and why."""
     total = sum(tuned.refusals.values())
     if not total:
         return
@@ -124,7 +126,8 @@ def _refusals(tuned: Tuned) -> Iterator[str]:
         yield f"  and {len(tuned.refusals) - MOST_ILLEGAL} more reasons"
 
 
-def _cost(tuned: Tuned) -> Iterator[str]:
+def cost_lines(tuned: Tuned) -> Iterator[str]:
+    """Say what the search cost, and when it has paid for itself."""
     tried = {run.candidate for run in tuned.runs}
     legal = len(tuned.candidates) - tuned.count("illegal")
     if not tuned.runs:

@@ -1,0 +1,110 @@
+"""The search of a campaign with `tune`: its answer, predictions beside measurements. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from node.printable import printable
+from runner.report.svg import FAINT, PANEL, SERIES, draw, mark
+from runner.tables.tuned_text import (
+    HEADERS,
+    cost_lines,
+    difference_text,
+    head_lines,
+    in_order,
+    refusal_lines,
+    row_of,
+)
+from runner.terms.tuned import Tuned, TunedRun
+
+MOST_ROWS = 200  # of the table of candidates; tune.json has all
+_NUMBERS = ("runs", "measured", "predicted", "MiB")
+_COLOURS: Mapping[str, int] = {"short": 0, "long": 1, "not ok": 2}
+_Points = list[tuple[float, float, TunedRun]]
+
+
+def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
+    """Return what the section shows; None of a campaign without a search."""
+    if tuned is None:
+        return None
+    head = [printable(line) for line in head_lines(tuned)]
+    rows = in_order(tuned)
+    return {
+        "head": head,
+        "differences": [
+            (one.to, difference_text(one), printable(one.candidate)) for one in tuned.differences
+        ],
+        "unit": tuned.unit,
+        "plots": list(_plots(tuned)),
+        "legend": [{"label": name, "mark": mark(at)} for name, at in _COLOURS.items()],
+        "columns": [(name, name in _NUMBERS) for name in HEADERS],
+        "rows": [list(map(printable, row_of(one))) for one in rows[:MOST_ROWS]],
+        "more": len(rows[MOST_ROWS:]),
+        "effects": [
+            (
+                printable(one.knob),
+                printable(one.value),
+                f"{one.percent:+.1f} %",
+                "measured" if one.measured else "predicted",
+            )
+            for one in tuned.effects
+        ],
+        "lines": [printable(line.strip()) for line in (*cost_lines(tuned), *refusal_lines(tuned))],
+        "notes": [printable(note) for note in tuned.notes],
+        "commands": [
+            f"{printable(host)}: cd {printable(cwd)}; {printable(env)} {printable(command)}"
+            for host, cwd, env, command in tuned.commands
+        ],
+    }
+
+
+def _plots(tuned: Tuned) -> Iterable[Markup]:
+    """Draw predicted against measured, and the race over time; nothing without figures."""
+    runs = [one for one in tuned.runs if one.figure]
+    guessed = [(one.figure or 0.0, one.predicted, one) for one in runs if one.predicted]
+    if guessed:
+        ends = [min(min(x, y) for x, y, _ in guessed), max(max(x, y) for x, y, _ in guessed)]
+
+        def diagonal(axes: Axes) -> None:
+            axes.plot(ends, ends, color=FAINT, linestyle=":", linewidth=1)
+            axes.set(xscale="log", yscale="log")
+
+        yield _scatter(
+            "predicted", guessed, f"measured, {tuned.unit}", f"predicted, {tuned.unit}", diagonal
+        )
+    if runs:
+        first = min(one.began for one in tuned.runs)
+        timed = [((one.began + one.wall_s - first) / 60, one.figure or 0.0, one) for one in runs]
+        best = [((one.began + one.wall_s - first) / 60, one.best) for one in tuned.runs if one.best]
+
+        def leader(axes: Axes) -> None:
+            if best:
+                axes.step(*zip(*best, strict=True), where="post", color=FAINT, linewidth=1.2)
+            axes.set(yscale="log")
+
+        yield _scatter("race", timed, "minutes since the first run began", tuned.unit, leader)
+
+
+def _scatter(
+    name: str, points: _Points, across: str, up: str, beside: Callable[[Axes], None]
+) -> Markup:
+    def paint(axes: Axes) -> dict[str, str]:
+        titles = {}
+        beside(axes)
+        for at, (x, y, run) in enumerate(points):
+            kind = run.length if run.ending == "ok" else "not ok"
+            (point,) = axes.plot(
+                [x], [y], "o", markersize=5, color=SERIES[_COLOURS[kind]], alpha=0.85
+            )
+            point.set_gid(f"run{at}")
+            guess = f", predicted {run.predicted:.4g}" if run.predicted else ""
+            titles[f"run{at}"] = printable(
+                f"run {run.number}, {run.candidate}, {run.length}, {run.ending}:"
+                f" {run.figure:.4g}{guess}"
+            )
+        axes.set(xlabel=across, ylabel=up)
+        return titles
+
+    return draw(f"search-{name}", f"{up} over {across}, a point per run", 260, paint, PANEL + 60)
