@@ -1,10 +1,11 @@
 """The search of a campaign with `tune`: its answer, predictions beside measurements. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from node.printable import printable
 from runner.report.svg import FAINT, PANEL, SERIES, draw, mark
@@ -19,6 +20,7 @@ from runner.tables.tuned_text import (
 )
 from runner.terms.tuned import Tuned, TunedRun
 
+LINEAR = 10.0  # times the least: values up to it have a linear scale
 MOST_ROWS = 200  # of the table of candidates; tune.json has all
 _NUMBERS = ("runs", "measured", "predicted", "MiB")
 _COLOURS: Mapping[str, int] = {"short": 0, "long": 1, "not ok": 2}
@@ -34,7 +36,8 @@ def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
     return {
         "head": head,
         "differences": [
-            (one.to, difference_text(one), printable(one.candidate)) for one in tuned.differences
+            (one.to, difference_text(one), printable(one.candidate), one.percent is not None)
+            for one in tuned.differences
         ],
         "unit": tuned.unit,
         "plots": list(_plots(tuned)),
@@ -69,7 +72,7 @@ def _plots(tuned: Tuned) -> Iterable[Markup]:
 
         def diagonal(axes: Axes) -> None:
             axes.plot(ends, ends, color=FAINT, linestyle=":", linewidth=1)
-            axes.set(xscale="log", yscale="log")
+            _scaled(axes, "xy", [x for x, _, _ in guessed] + [y for _, y, _ in guessed])
 
         yield _scatter(
             "predicted", guessed, f"measured, {tuned.unit}", f"predicted, {tuned.unit}", diagonal
@@ -82,9 +85,20 @@ def _plots(tuned: Tuned) -> Iterable[Markup]:
         def leader(axes: Axes) -> None:
             if best:
                 axes.step(*zip(*best, strict=True), where="post", color=FAINT, linewidth=1.2)
-            axes.set(yscale="log")
+            _scaled(axes, "y", [y for _, y, _ in timed])
 
-        yield _scatter("race", timed, "minutes since the first run began", tuned.unit, leader)
+        yield _scatter("race", timed, "minutes", tuned.unit, leader)
+
+
+def _scaled(axes: Axes, which: Literal["y", "xy"], values: Sequence[float]) -> None:
+    """Give axes a logarithmic scale where values differ by much, with plain numbers."""
+    if max(values) < LINEAR * min(values):
+        return
+    for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
+        if name in which:
+            (axes.set_xscale if name == "x" else axes.set_yscale)("log")
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
 
 
 def _scatter(

@@ -36,6 +36,7 @@ ENDS: Mapping[str, str] = {
     "none_ran": "no candidate ended well",
     "going_on": "the search goes on",
 }
+OUT = ("refused", "out_of_memory", "failed")  # endings with which no candidate wins
 MOST_REPLAYED = 300  # candidates of which each run's prediction is computed again
 
 
@@ -166,7 +167,10 @@ class Answering:
     ) -> list[KnobEffect]:
         """Compare the winner with those that differ from it in one knob."""
         best, found = forecasts[winner.id].step_s, []
+        out = {one.candidate for one in readings if one.ending in OUT}
         for one in self.candidates.legal:
+            if one.id in out:  # it may not win: what it would cost is no choice
+                continue
             other = [key for key in winner.knobs if one.knobs.get(key) != winner.knobs[key]]
             if len(other) != 1 or set(one.knobs) != set(winner.knobs):
                 continue
@@ -220,7 +224,7 @@ def _step_s(candidate: str, readings: Sequence[TuneReading]) -> float | None:
 
 def _second(winner: str, readings: Sequence[TuneReading]) -> str | None:
     """Return the fastest other candidate that may win, of those with long runs if there are any."""
-    out = {one.candidate for one in readings if one.ending in ("refused", "failed")}
+    out = {one.candidate for one in readings if one.ending in OUT}
     names = {one.candidate for one in readings if one.counts} - {winner} - out
     long = {name for name in names if _of(name, readings, long_alone=True)}
     return min(long or names, key=lambda name: _figure(name, readings) or 0.0, default=None)
@@ -250,7 +254,7 @@ def _state(
         return "illegal", one.known.refused
     if one.id == winner:
         return "winner", ""
-    for ending in ("refused", "out_of_memory", "failed"):
+    for ending in OUT:
         for each in own:
             if each.ending == ending:
                 return ("refused" if ending == "refused" else "failed"), each.reason

@@ -1,0 +1,83 @@
+"""tune on real nodes with torch_gpt: killed in the middle of a search, the same command goes on.
+
+`python -m tests.on_nodes.tuning_race` holds a search against every combination; it takes long.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.acceptance.bed import VARIABLES
+from tests.cluster.fixtures import RealNodes
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.cluster
+
+MATRIX: dict[str, Any] = {
+    "name": "short",
+    "defaults": {
+        "system": "torch_gpt",
+        "seq_length": 32,
+        "global_batch_size": 16,
+        "nodes": 2,
+        "train_iters": 16,  # a short run is a long one
+    },
+    "tune": {"knobs": {"micro_batch_size": [2, 8]}},
+    "time_limit_s": 120,
+}
+
+
+def over(campaign: Path) -> set[Path]:
+    """Return the runs of a campaign that have ended."""
+    return {path.parent for path in campaign.rglob("outcome.json")}
+
+
+def killed_and_resumed(argv: list[str], campaign: Path) -> dict[str, Any]:
+    """Kill a search after its second run, go on, and return the answer; nothing ran twice."""
+    first = subprocess.Popen(argv, start_new_session=True, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 240
+    while len(over(campaign)) < 2 and first.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    before = over(campaign)
+    assert len(before) >= 2
+    ran = subprocess.run(
+        [*argv, "--format", "json"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    kept = {(one["candidate"], one["length"], one["began"]) for one in answer["runs"]}
+    assert len(kept) == len(answer["runs"])
+    assert before <= over(campaign)
+    assert answer["winner"]
+    assert (campaign / "winner.yaml").is_file()
+    again = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0, again.stderr
+    assert f"fastest: {answer['winner']}" in again.stdout
+    assert len(json.loads((campaign / "tune.json").read_text())["runs"]) == len(answer["runs"])
+    return answer
+
+
+@pytest.mark.timeout(900)
+def test_killed_in_the_middle_it_goes_on(tmp_path: Path, real_nodes: RealNodes) -> None:
+    if not (ROOT / ".trainbench/datasets").is_dir():
+        pytest.fail("this machine is not set up: run `make setup` first", pytrace=False)
+    group = real_nodes(2, variables=VARIABLES)
+    matrix = tmp_path / "short.yaml"
+    matrix.write_text(yaml.safe_dump(MATRIX))
+    runs = tmp_path / "runs"
+    where = ["-i", str(group.inventory), "--runs", str(runs), "--no-measure", "--margin", "50"]
+    argv = [sys.executable, "-m", "runner", "tune", str(matrix), *where]
+    answer = killed_and_resumed(argv, runs / f"short-{group.inventory.name}")
+    assert {one["state"] for one in answer["candidates"]} <= {
+        *("winner", "finalist", "tried", "ended_early", "not_tried"),
+    }
+    assert answer["commands"][0][0] == group.nodes[0].hostname
