@@ -111,10 +111,10 @@ def told(searched: Path, whole: Path, runs: Path) -> int:
     found = rate_difference(of_values(best), of_values(times[order[1]]))
     print(f"\n{len(times)} legal cells; exhaustive, {REPEATS} repeats each: the fastest five\n")
     shown = [
-        [cell, f"{fmean(times[cell]):.1f}", f"{stdev(times[cell]):.1f}", cell == tuned.winner]
+        [cell, fmean(times[cell]), stdev(times[cell]) if len(times[cell]) > 1 else None]
         for cell in order[:5]
     ]
-    print(tabulate(shown, ["cell", "ms per step", "sd", "tune's winner"], "github"))
+    print(tabulate(shown, ["cell", "ms per step", "sd"], "github", floatfmt=".1f"))
     print(f"\ntune's winner: {tuned.winner}, place {order.index(tuned.winner or '') + 1}")
     print(f"  the fastest is {gap.percent:.1f} % faster than it, 95 % interval {gap.interval}")
     print(f"  the fastest is {found.percent:.1f} % faster than the second, {found.interval}\n")

@@ -135,7 +135,9 @@ class Nodes:
         }
         files = {name: dataset if name.startswith("dataset ") else system for name in asked.paths}
         for host in hosts:
-            write_json(campaign.inspected / names.of_host(host), {"files": files})
+            relied = {name: {"checksum": "0" * 64} for name in (*asked.folders, *asked.pythons)}
+            said = {"files": files, "relied": relied}
+            write_json(campaign.inspected / names.of_host(host), said)
         return {host: campaign.inspection(host) or Inspected() for host in hosts}
 
     @property

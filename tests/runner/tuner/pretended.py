@@ -38,6 +38,7 @@ class Behaviour:
     step_s: Callable[[int], float]
     loss: Callable[[int], float] = lambda n: 8.0 / (1 + 0.05 * n)
     memory_mib: float = 100.0
+    rate: float = 1.0  # times what its steps make: of samples/s
     iterations: int | None = None  # logged; None: all
     error: str = ""
     halt: Mapping[str, Any] | None = None
@@ -76,8 +77,10 @@ class PretendedNodes(Nodes):
             home = run.node(node.node_rank)
             home.mkdir(parents=True)
             lines = [
-                f"torch_gpt step={n}/{wanted} samples_per_s={32 / (wobble * told.step_s(n)):.6f}"
+                f"torch_gpt step={n}/{wanted}"
+                f" samples_per_s={told.rate * 32 / (wobble * told.step_s(n)):.6f}"
                 f" step_time_ms={1000 * wobble * told.step_s(n):.6f} loss={told.loss(n)}"
+                f" nan={int(told.loss(n) != told.loss(n))}"  # NaN alone is not itself
                 f" memory_allocated_mib=- memory_used_mib={told.memory_mib}\n"
                 for n in range(1, (told.iterations or wanted) + 1)
             ]

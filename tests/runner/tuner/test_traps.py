@@ -1,0 +1,149 @@
+"""What a search must not fall for, through bench, logs and judgement on pretended nodes."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.base.errors import UserError
+from runner.matrix.file import parse_matrix
+from runner.tables.tuned_text import text_of
+from runner.terms.cell import Matrix
+from runner.terms.tuned import Tuned, TunedCandidate
+from tests.runner.campaigns import OUT_OF_MEMORY
+from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
+
+KNOBS = {"micro_batch_size": [4, 8], "zero_stage": [0, 1]}
+BEST = "micro_batch_size=8,zero_stage=0"
+SECOND = "micro_batch_size=8,zero_stage=1"
+
+
+def step_s(values: Mapping[str, Any]) -> float:
+    return float(1.0 - 0.05 * values["micro_batch_size"] + 0.1 * values["zero_stage"])
+
+
+def is_best(values: Mapping[str, Any]) -> bool:
+    return (values["micro_batch_size"], values["zero_stage"]) == (8, 0)
+
+
+def searched(folder: Path, trap: Any) -> Tuned:
+    """Search where the fastest candidate behaves as `trap(values, number)` says."""
+
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        found: Behaviour | None = trap(values, number) if is_best(values) else None
+        return found or steady(step_s(values))
+
+    return Tuning(folder, behave, tune_matrix(KNOBS)).go()
+
+
+def candidate(tuned: Tuned, name: str) -> TunedCandidate:
+    (one,) = (each for each in tuned.candidates if each.name == name)
+    return one
+
+
+def test_fast_in_its_first_steps_and_slow_later(tmp_path: Path) -> None:
+    slow = searched(tmp_path, lambda *_: Behaviour(lambda n: 0.5 if n <= 16 else 2.0))
+    assert slow.winner == SECOND
+
+
+def test_slower_in_each_second_half_is_refused_by_name(tmp_path: Path) -> None:
+    tuned = searched(tmp_path, lambda *_: Behaviour(lambda n: 0.3 + 0.005 * n))
+    assert tuned.winner == SECOND
+    assert candidate(tuned, BEST).state == "refused"
+    assert "it grows slower" in candidate(tuned, BEST).reason
+    assert f"faster, but refused: {BEST}" in text_of(tuned)
+
+
+def test_out_of_memory_late(tmp_path: Path) -> None:
+    def late(values: Mapping[str, Any], number: int) -> Behaviour | None:
+        long = values["train_iters"] > 16
+        return steady(0.6, iterations=20, error=OUT_OF_MEMORY) if long else None
+
+    tuned = searched(tmp_path, late)
+    assert tuned.winner == SECOND
+    assert "memory" in candidate(tuned, BEST).reason
+
+
+def test_a_node_that_is_slow_for_one_run(tmp_path: Path) -> None:
+    tuned = searched(tmp_path, lambda _, number: steady(1.4) if number == 0 else None)
+    assert tuned.winner == BEST
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda n: 8.0 - 0.0001 * n, "loss diverges from baseline"),
+        (lambda n: math.nan if n > 5 else 8.0, "NaN"),
+    ],
+    ids=["learns something else", "NaN"],
+)
+def test_a_wrong_loss_is_no_winner(tmp_path: Path, loss: Any, words: str) -> None:
+    tuned = searched(tmp_path, lambda *_: steady(0.3, loss=loss))
+    assert tuned.winner == SECOND
+    assert candidate(tuned, BEST).state == "refused"
+    assert words.lower() in candidate(tuned, BEST).reason.lower()
+
+
+def test_all_equal_the_one_with_least_memory_wins(tmp_path: Path) -> None:
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        small = values["zero_stage"] == 1
+        return steady(0.5, memory_mib=80 if small else 100)
+
+    tuned = Tuning(tmp_path, behave, tune_matrix({"zero_stage": [0, 1]})).go()
+    assert (tuned.why, tuned.winner) == ("equal", "zero_stage=1")
+    assert "equal within the margin; the one with least memory wins" in text_of(tuned)
+
+
+def test_none_legal_says_why(tmp_path: Path) -> None:
+    knobs = {"tensor_parallel": [3, 5]}
+    session = Tuning(tmp_path, lambda *_: steady(1.0), tune_matrix(knobs)).session
+    with pytest.raises(UserError, match="none of the 2 combinations of the knobs can run: "):
+        session.refuse_unusable()
+
+
+def command(knobs: Mapping[str, Any], argv: list[str], **more: Any) -> Matrix:
+    content = {
+        "name": "t",
+        "defaults": {
+            "system": "command",
+            "cwd": "/srv/trainer",
+            "argv": argv,
+            "nodes": 2,
+            "batch": 32,
+            "train_iters": 16,
+            "samples_per_step": "batch",
+            "log": {
+                "step": r"torch_gpt step=(\d+)/(\d+)",
+                "loss": r"loss=(\S+)",
+                "samples_per_s": r"samples_per_s=(\S+)",
+                "step_time": {"pattern": r"step_time_ms=(\S+)", "unit": "ms"},
+            },
+            **more,
+        },
+        "tune": {"knobs": dict(knobs)},
+    }
+    return parse_matrix(json.dumps(content), "t.yaml", "t", lambda _: 1)
+
+
+def test_a_knob_that_nothing_reads_cannot_run(tmp_path: Path) -> None:
+    matrix = command({"unread": [1, 2]}, ["python3", "t.py", "{batch}"])
+    session = Tuning(tmp_path, lambda *_: steady(1.0), matrix).session
+    with pytest.raises(UserError, match="unread"):
+        session.refuse_unusable()
+
+
+def test_tokens_that_are_not_batch_times_length_are_refused(tmp_path: Path) -> None:
+    """One value of the knob makes the log's rate that of half the batch that the matrix says."""
+
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        wrong = values["workers"] == 4
+        return steady(0.5, rate=0.5) if wrong else steady(1.0)
+
+    argv = ["python3", "t.py", "{batch}", "{workers}", "{train_iters}"]
+    tuned = Tuning(tmp_path, behave, command({"workers": [1, 4]}, argv)).go()
+    assert tuned.winner == "workers=1"
+    assert "32 samples an iteration, and rate x time" in candidate(tuned, "workers=4").reason
+    assert "faster, but refused: workers=4" in text_of(tuned)
