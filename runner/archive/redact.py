@@ -47,7 +47,10 @@ _AT = re.compile(rf"(?<![\w.-])([A-Za-z_][\w-]*)@(?=[\w-]+\.|{_IPV4}|[\w-]+[:\s]
 # DeepSpeed's launcher prints the nodes once more, as base64 of JSON.
 _WORLD = re.compile(r"(?<=world_info=)[\w+/=-]{8,}")
 # Lines of job.sh that tell the site: its accounts, partitions and nodes, also as n[01-04].
-_SITE = r"^#SBATCH --(?:account|partition|qos|reservation|constraint|nodelist|exclude)=\S+"
+_SITE = (
+    r"^#SBATCH --(?:account|partition|qos|reservation|constraint|nodelist|exclude|comment"
+    r"|dependency)=\S+"
+)
 _VERSION = re.compile(r"(?:version|driver|cudnn|cann)\W{0,3}$|==$", re.IGNORECASE)
 
 

@@ -22,6 +22,7 @@ _VALUE = {b"%": re.compile(rb"(\d{1,3}) %"), b"MiB": re.compile(rb"(\d{1,7}) MiB
 # The number at the end of a cell that has other words before it.
 _LAST = {unit: re.compile(rb"^(?:.*[^\d.+-])?" + value.pattern) for unit, value in _VALUE.items()}
 LONGEST_HEADER = 1 << 14  # bytes of a line with headers: eight processes', torn into each other
+MOST_LINES = 1_000  # with headers, each different, that are looked at; a real log has some
 MOST_HEADERS = 16  # kinds of headers in one log; a real one has one or two
 _NPU_ROW = re.compile(
     rb"\| \d{1,9} +(?:\d{1,9} +)?\| [0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+ +\| (\d{1,3}) +"
@@ -38,6 +39,7 @@ class Devices:
     utilisation_percent: float | None = None
     _headers: list[list[bytes]] = field(default_factory=list)
     _npu: bool = False
+    _lines: set[bytes] = field(default_factory=set)  # with headers, that were looked at
 
     def scan(self, text: bytes, marks: Sequence[tuple[int, bytes]]) -> None:
         """Look through whole lines of a log, in which these marks stand."""
@@ -53,8 +55,11 @@ class Devices:
                 self.see(used, busy)
 
     def _learn(self, line: bytes) -> None:
+        if line in self._lines or len(self._lines) >= MOST_LINES:
+            return
         if not (b"[%]" in line or b"(%)" in line):
             return
+        self._lines.add(line)
         self._npu = self._npu or _NPU_MARK in line
         for columns in _headers(line) if _HEADER_MARK in line else ():
             wanted = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from node.checked import FileName
+from node.checked import FileName, Pin
 from node.facts.kinds import ENVIRONMENT
 from node.schema import UnfitError
 from runner.base.paths import PROJECT
@@ -18,6 +18,7 @@ from runner.terms.inspected import ENV, Inspected
 from runner.terms.settings import Settings
 
 UNREAD = "no node's packages were recorded: `verify` before bench has nodes read them"
+ODD = "a node named packages by what is not a name and a version"
 OLDER = "`verify` read the packages of another installation than the one that ran"
 
 
@@ -81,10 +82,22 @@ def _lock(pin: str, identity: Mapping[str, Any], nodes: Mapping[str, Inspected])
         except UnfitError:
             continue
         if (found := (env.get("systems") or {}).get(pin)) and found.get("lock"):
-            if not identity or found.get("identity") == identity:
+            if identity and found.get("identity") != identity:
+                missing = OLDER
+            elif all(map(_is_pin, found["lock"].items())):
                 return Lock(dict(found["lock"]))
-            missing = OLDER
+            else:
+                missing = ODD
     return Lock({}, missing)
+
+
+def _is_pin(package: tuple[str, str]) -> bool:
+    """Return whether a package's name and version are a line of lock.txt, not an option."""
+    try:
+        Pin("==".join(map(str, package)), "lock.txt")
+    except UnfitError:
+        return False
+    return True
 
 
 def texts(pin: InstalledPin) -> Iterator[tuple[str, str]]:

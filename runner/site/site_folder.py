@@ -43,7 +43,8 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         fresh.chmod(0o777 & ~umask)
         yield fresh
         wrote = sorted(path.name for path in fresh.iterdir())
-        mark = {"schema": 1, "trainbench": __version__, "wrote": wrote}
+        files = sorted(_files(fresh))
+        mark = {"schema": 1, "trainbench": __version__, "wrote": wrote, "files": files}
         write(fresh / MARK, json_text(mark) + "\n")
         _refuse_others(target, shown)  # what came meanwhile
         _replace(target, fresh)
@@ -57,7 +58,8 @@ def _refuse_others(target: Path, shown: str) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise UserError(f"{shown} is not a folder; name a new one, or a site to replace")
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
-    others = sorted(there - _wrote(target))
+    written, files = _wrote(target)
+    others = sorted(there - written) or sorted(_files(target) - files if files else ())
     if others:
         raise UserError(
             f"{shown} holds what `python -m runner site` did not write ({printable(some(others))});"
@@ -78,13 +80,25 @@ def _refuse_sources(target: Path, shown: str, sources: Sequence[Path]) -> None:
         raise UserError(f"{shown} is the current folder and would be replaced; name another folder")
 
 
-def _wrote(target: Path) -> set[str]:
-    """Return the names that a site says it wrote into a folder; none where there is no site."""
+def _files(folder: Path) -> set[str]:
+    """Return all files and links below a folder, by their paths in it."""
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+
+
+def _wrote(target: Path) -> tuple[set[str], set[str]]:
+    """Return the names in a folder that a site says it wrote, and all its files; none where there
+    is no site. One of an older version names no files.
+    """
     try:
         mark = json.loads((target / MARK).read_text())
-        return {MARK, *map(str, mark["wrote"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        files = set(map(str, mark.get("files", ())))
+        return {MARK, *map(str, mark["wrote"])}, {MARK, *files} if files else set()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return set(), set()
 
 
 def _replace(target: Path, fresh: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,14 @@ def test_packages_are_those_of_the_installation_that_ran_or_none(tmp_path: Path)
     )
     older = installed(of.settings, {"n1": Inspected(files={"env": other})})
     assert older[0].lock.missing == environments.OLDER
+    for name, version in (("-r http://x", "1"), ("a", "1 --index-url=http://x"), ("a\nb", "1")):
+        lock = {f"torch_gpt/{PIN}": {"torch": None, "identity": {}, "lock": {name: version}}}
+        odd = installed(
+            replace(of.settings, environment=None),
+            {"n1": Inspected(files={"env": env(systems=lock)})},
+        )
+        assert odd[0].lock.missing in (environments.ODD, environments.UNREAD)
+        assert not odd[0].lock.packages
     none = installed(of.settings, {"n1": Inspected()})
     assert none[0].lock.missing == environments.UNREAD
 

@@ -165,9 +165,11 @@ def test_a_site_is_replaced_and_nothing_else_is(runs: Path, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (out / "mine.txt").unlink()
     make(out, runs / "speed-00-rack")
-    (out / "data/old.html").write_text("old")
+    (out / "data/mine.html").write_text("mine")
+    with pytest.raises(UserError, match=r"did not write \(data/mine.html\)"):
+        make(out, runs / "speed-01-rack")
+    (out / "data/mine.html").unlink()
     make(out, runs / "speed-01-rack")
-    assert not (out / "data/old.html").exists()
     assert (out / MARK).is_file()
     (out / "CNAME").write_text("bench.example.org")
     with pytest.raises(UserError, match=r"did not write \(CNAME\)"):
