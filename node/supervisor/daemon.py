@@ -187,11 +187,17 @@ def await_go(asked: Asked) -> dict[str, Any] | None:
     return None
 
 
-def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
+def watch(
+    job: dict[str, Any],
+    begin: Asked,
+    asked: Asked,
+    log_size: Callable[[], int] = lambda: size_of(LOG),
+) -> dict[str, Any]:
     """Wait for go, start the launcher, wait for one of its ends; what done.json then says.
 
     The devices are sampled from the beginning: while nodes wait, they are idle. `begin` returns
     None once the launcher may start, `asked` None while it may go on; each else says how it ended.
+    `log_size` returns how many bytes the log has.
     """
     sampler = spawn_sampler(job)
     early = begin()
@@ -215,7 +221,7 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
         elif now - begun > job["time_limit_s"]:
             words = "the run reached time_limit_s, %g s" % job["time_limit_s"]
             result = {"ended_by": EndedBy.TIME_LIMIT, "message": words}
-        elif now - log_looked > LOG_LOOK_S and size_of(LOG) > job["log_limit_bytes"]:
+        elif now - log_looked > LOG_LOOK_S and log_size() > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
             result = {"ended_by": EndedBy.LOG_LIMIT, "message": words}

@@ -16,6 +16,7 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
+NO_TROUBLE = "TRAINBENCH null\n"  # what a sampler prints that ended well
 TERMINATED: list[bool] = []  # not empty once the daemon was sent TERM
 
 
@@ -109,8 +110,8 @@ def finish(done: dict[str, Any]) -> None:
         pass
     write(DONE, json.dumps(done))
     for trouble in (TROUBLE, SAMPLER_TROUBLE):
-        try:
-            if not os.stat(trouble).st_size:
+        if read_text(trouble) in ("", NO_TROUBLE):
+            try:
                 os.unlink(trouble)  # one file less of each node on a shared file system
-        except OSError:
-            pass
+            except OSError:
+                pass

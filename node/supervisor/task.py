@@ -90,6 +90,7 @@ class Task:
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
         self.looked, self.written, self.noted = -1.0, 0, time.time()
+        self.looks: list[tuple[float, int]] = []  # at the log: node time, bytes
         self.job["flush_s"] = max(FLUSH_S, self.nodes / FLUSHES_A_SECOND)
         self.lease: dict[str, Any] = {}
         self.roster = head.Roster(self.folder, self.nodes)
@@ -130,15 +131,21 @@ class Task:
         """
         now, size = time.time(), size_of(LOG)
         if size != self.written:
-            looks = ((self.noted, self.written), (now, size))
-            lines = [json.dumps({"node": at, "log_bytes": size}) + "\n" for at, size in looks]
-            try:
-                with open(TIMELINE, "a", encoding="utf-8") as stream:
-                    stream.write("".join(lines))
-            except OSError:
-                pass  # a full disk is the trainer's to say
+            self.looks += [(self.noted, self.written), (now, size)]
             self.written = size
         self.noted = now
+        if self.looks and now - self.looks[0][0] > self.job["flush_s"]:
+            self.write_looks()
+
+    def write_looks(self) -> None:
+        """Write down the looks at the log that are not in the shared folder yet."""
+        lines = [json.dumps({"node": at, "log_bytes": size}) + "\n" for at, size in self.looks]
+        self.looks = []
+        try:
+            with open(TIMELINE, "a", encoding="utf-8") as stream:
+                stream.write("".join(lines))
+        except OSError:
+            pass  # a full disk is the trainer's to say
 
 
 def task(spec: dict[str, Any]) -> NoReturn:
@@ -216,8 +223,9 @@ def lost(part: Task) -> None:
 def run(part: Task) -> dict[str, Any]:
     """Meet the others, start the launcher with what only the job knows, watch it to its end."""
     identify()
-    done = watch(part.job, lambda: meet(part), part.asked)
+    done = watch(part.job, lambda: meet(part), part.asked, lambda: part.written)
     part.note_log()
+    part.write_looks()
     return done
 
 

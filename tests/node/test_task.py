@@ -256,6 +256,7 @@ def test_a_log_is_noted_with_when_it_was_last_seen_without_its_newest_lines(
             with log.open("ab") as stream:
                 stream.write(grown)
             part.note_log()
+    part.write_looks()
     polls = [json.loads(line) for line in Path(names.TIMELINE).read_text().splitlines()]
     assert [(poll["node"], poll["log_bytes"]) for poll in polls] == [
         *((5.0, 0), (6.0, 7), (65.0, 7), (66.0, 9))
