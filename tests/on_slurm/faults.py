@@ -135,7 +135,7 @@ FAULTS = (
     SlurmFault("the user's SBATCH_, SLURM_ and SQUEUE_ variables", control.user_variables, OK),
     # what Slurm can never give
     SlurmFault(
-        "a partition that there is not",
+        "a partition that does not exist",
         control.refused_partition,
         (("refused", ""),),
         {},
