@@ -40,7 +40,7 @@ export PIP_FIND_LINKS := $(WHEELS)
 endif
 
 PIP := $(BIN)/python -m pip install --quiet
-SETUP := python -m runner setup
+SETUP := python -m runner setup --yes
 GPUS := .trainbench/inventory/gpu
 GPU_NODES := .trainbench/gpu-nodes
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder

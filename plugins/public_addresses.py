@@ -36,6 +36,7 @@ RULES = (
     (r"^conda \S*url", "conda", "Miniforge's installer"),
     (r"^\S+ \S*index ", "pip", "a package index beside the usual one"),
     (r"^\S+ \S* https://pypi\.org/simple$", "pip", "packages of an environment"),
+    (r"^env \S* \S+/whl/cpu$", "pip", "torch without CUDA, for nodes without GPUs"),
     (r"^\S+ \S*repository ", "git", "source of a system, or of what it builds"),
 )
 

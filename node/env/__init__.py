@@ -9,7 +9,8 @@ Their spec: path (of the environment), python (wanted version, such as 3.8, or "
 (the node's usual one), interpreters (patterns of further ones), existing (somebody else's Python),
 steps, later (names of those that are not to be done yet), constraints (name==version lines), index,
 extra_index, find_links, mirrors (kind to beginning to what stands in its place), environment
-(variables for what a build runs).
+(variables for what a build runs), cpu (whether the nodes have no GPU), cuda_accepted (whether torch
+with CUDA may come there all the same).
 
 A step is a mapping with a name and one of: requirements (exact pins), wheel ({project, version,
 sha256, file}), tree ({path, identity, editable}) or built ({folder, identity}: a wheel that

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from node.checked import Pin
 from node.files import write_text
 
+from .cpu_wheels import cpu_index, for_cpus
 from .environment import EnvError, Environment
 from .indexes import sources
 from .interpreter import config_program
@@ -88,7 +89,10 @@ def repair(env: Environment, pins: list[str], remove: list[str]) -> None:
         call(env, "repair", [*words, *remove], {})
     if pins:
         indexes = [each["index"] for each in env.steps if each.get("index")]
-        pip(env, "repair", {"no_deps": True}, sources(env.spec, indexes) + pins, [])
+        lines = sources(env.spec, indexes)
+        if any(said.get("cpu_index") for said in env.record.get("steps", {}).values()):
+            lines += cpu_index(env.spec)
+        pip(env, "repair", {"no_deps": True}, lines + pins, [])
 
 
 def install(env: Environment, what: Spec) -> None:
@@ -107,6 +111,8 @@ def install(env: Environment, what: Spec) -> None:
     copy = ""
     lines = list(what.get("requirements", []))
     indexes = sources(env.spec, [what["index"]] if what.get("index") else [])
+    without_cuda = for_cpus(env, lines, indexes)
+    indexes += without_cuda
     variables = what.get("environment") or {}
     known = env.record.get("steps", {})
     env.remember(steps={name: said for name, said in known.items() if name != what["name"]})
@@ -147,5 +153,6 @@ def install(env: Environment, what: Spec) -> None:
         "digest": digest(what),
         "holds": {name: env.packages[name]["version"] for name in holds},
         "torch": env.packages.get("torch", {}).get("version", ""),
+        **({"cpu_index": True} if without_cuda else {}),
     }
     env.remember(steps={**env.record.get("steps", {}), what["name"]: said})

@@ -21,9 +21,15 @@ Prints one line per step and node. Ansible's own output is in RUNS/.setup/, and 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_playbook(commands, "setup", "make every node ready to train", DESCRIPTION)
+    command = add_playbook(commands, "setup", "make every node ready to train", DESCRIPTION)
+    command.add_argument(
+        "--yes", action="store_true",
+        help="install torch with CUDA (3 GB) on nodes without GPUs where no other can be had",
+    )  # fmt: skip
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit code."""
+    if chosen.yes:
+        chosen.variables.append("setup_yes=true")
     return run_command("setup", chosen)
