@@ -38,6 +38,12 @@ ON_NODES = {
     *((README, line) for line in commands(README) if line.startswith("trainbench ")),
     *((ACCEPT, line) for line in commands(ACCEPT)[:2]),
 } - {(README, line) for line in (_SLURM_LINES[1], _SLURM_LINES[3])}
+BOARD = "tests/runner/board/test_board_check.py"
+LONG = (
+    "trainbench bench --matrix matrices/gpu/long-context.yaml -i inventory/mine"
+    " --only 'devices=8,tokens=32K,*'"
+)
+LONG_TEST = "tests/golden/test_documented.py::test_the_documents_cells_are_these_commands"
 PREFETCH = "tests/roles/test_prefetch.py::test_a_node_without_a_network_is_set_up"
 # What no test types as it stands: who runs the same, or why nobody does.
 ELSEWHERE = {
@@ -59,6 +65,13 @@ ELSEWHERE = {
     "wandb sync store/wandb/offline-run-*": "sends to somebody's account",
     "find . -type f | sed 's,^./,,' | LC_ALL=C sort | xargs sha256sum | sha256sum": "tests/runner/"
     "archive/test_trackers.py::test_the_evidences_checksum_is_that_of_sha256sum",
+    "trainbench board check NAME.tar.gz --board my-board": f"{BOARD}::test_three_good_ones_are_accepted",
+    "trainbench board check --board . --base origin/main": f"{BOARD}::"
+    "test_a_pull_request_adds_bundles_alone",
+    "trainbench board site my-board -o public": f"{BOARD}::"
+    "test_the_site_has_what_was_accepted_and_what_cannot_be_detected",
+    f"{LONG} --dry-run": LONG_TEST,
+    LONG: "needs eight GPUs; its dry run is compared",
     "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tuner/"
     "test_search_on_nodes.py::test_the_fastest_wins_by_its_long_runs",
 }

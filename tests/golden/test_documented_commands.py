@@ -22,7 +22,12 @@ from tests.golden.places import stood_in
 HERE = (
     *("docs/tutorial.md", "docs/how-to/live-page.md", "docs/how-to/leave-it-running.md"),
     *("docs/how-to/publish.md", "docs/how-to/site.md", "docs/how-to/other-tools.md"),
-    *("docs/how-to/expect.md", "docs/how-to/tune.md", "docs/how-to/machines.md"),
+    *(
+        "docs/how-to/expect.md",
+        "docs/how-to/tune.md",
+        "docs/how-to/machines.md",
+        "docs/how-to/board.md",
+    ),
 )
 # By exit code, where it is not 0, and what must be printed.
 ENDS = {
