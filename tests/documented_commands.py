@@ -65,7 +65,8 @@ ELSEWHERE = {
     "wandb sync store/wandb/offline-run-*": "sends to somebody's account",
     "find . -type f | sed 's,^./,,' | LC_ALL=C sort | xargs sha256sum | sha256sum": "tests/runner/"
     "archive/test_trackers.py::test_the_evidences_checksum_is_that_of_sha256sum",
-    "trainbench board check NAME.tar.gz --board my-board": f"{BOARD}::test_three_good_ones_are_accepted",
+    "trainbench board check NAME.tar.gz --board my-board": f"{BOARD}::"
+    "test_three_good_ones_are_accepted",
     "trainbench board check --board . --base origin/main": f"{BOARD}::"
     "test_a_pull_request_adds_bundles_alone",
     "trainbench board site my-board -o public": f"{BOARD}::"
