@@ -13,11 +13,11 @@ from node.printable import printable
 from node.schema import UnfitError
 from node.words import full_disk
 from runner import __version__
-from runner.base.asking import ask_nobody
 from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.paths import not_installed
+from runner.base.questions import ask_nobody
 from runner.base.streams import complain, forgive, guard, nobody_reads, say_json
 from runner.commands import (
     about,
@@ -48,7 +48,7 @@ from runner.commands import (
     tune,
     verify,
 )
-from runner.terms.answers import ErrorAnswer
+from runner.terms.printed_answers import ErrorAnswer
 
 MOST_LETTERS = 4_000  # of an error's sentence
 _as_json: list[bool] = []  # whether this command line asks for JSON

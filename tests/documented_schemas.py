@@ -18,7 +18,7 @@ from runner.expect.references import Reference
 from runner.folder.hidden import Hidden
 from runner.judge.log_result import LogResult
 from runner.launch.campaign_status import _DRAWN, Status
-from runner.terms.answers import ANSWERS
+from runner.terms.printed_answers import ANSWERS
 from runner.terms.tuned import Tuned
 
 Schema = dict[str, Any]

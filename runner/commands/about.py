@@ -9,7 +9,7 @@ from runner import __version__
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import say, say_json
-from runner.terms.answers import AboutAnswer
+from runner.terms.printed_answers import AboutAnswer
 
 LIBRARIES = ("ansible-core", "ansible-runner", "numpy", "pandas", "matplotlib")
 MOST_CAUSES = 5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.streams import complain, say, say_json
-from runner.terms.answers import AcceptPlanAnswer
+from runner.terms.printed_answers import AcceptPlanAnswer
 
 if TYPE_CHECKING:
     from runner.accept.scope import AcceptOptions

@@ -19,7 +19,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import found
 from runner.base.streams import complain, nobody_reads, reader_is_gone, say, say_json
-from runner.terms.answers import ScriptAnswer
+from runner.terms.printed_answers import ScriptAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.streams import complain, say, say_json
 from runner.base.text import counted
-from runner.terms.answers import (
+from runner.terms.printed_answers import (
     BoardCheckAnswer,
     BoardInitAnswer,
     BundleCheck,

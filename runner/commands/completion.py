@@ -4,7 +4,7 @@ import argparse
 
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, say_json
-from runner.terms.answers import CompletionAnswer
+from runner.terms.printed_answers import CompletionAnswer
 
 DESCRIPTION = """\
 Print the script with which a shell completes commands, options and their values.

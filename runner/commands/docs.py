@@ -9,7 +9,7 @@ from runner.base.options import Commands, new_command
 from runner.base.paths import PROJECT
 from runner.base.streams import say, say_json
 from runner.base.suggest import nearest
-from runner.terms.answers import DocsAnswer, DocsPage
+from runner.terms.printed_answers import DocsAnswer, DocsPage
 
 DESCRIPTION = """\
 List the documents of this version, or print one as Markdown.

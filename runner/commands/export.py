@@ -7,7 +7,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say_json
 from runner.base.text import counted
-from runner.terms.answers import ExportAnswer
+from runner.terms.printed_answers import ExportAnswer
 
 TRACKERS = ("mlflow", "wandb")
 DESCRIPTION = """\

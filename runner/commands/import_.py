@@ -9,7 +9,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import say, say_json
 from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
-from runner.terms.answers import ImportAnswer, ImportedRun
+from runner.terms.printed_answers import ImportAnswer, ImportedRun
 
 if TYPE_CHECKING:
     from runner.archive.importing import Made

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from runner.base.asking import can_ask
 from runner.base.options import Commands, new_command
-from runner.terms.answers import EnrolledNode, InitAnswer
+from runner.base.questions import can_ask
 from runner.terms.cluster import DEVICES
+from runner.terms.printed_answers import EnrolledNode, InitAnswer
 
 DESCRIPTION = """\
 Write an inventory of your own: the machines are asked over ssh, in one exec each, what they have.

@@ -9,7 +9,7 @@ from runner.base.options import Commands, new_command
 from runner.base.paths import PROJECT
 from runner.base.streams import say, say_json, terminal_width
 from runner.base.suggest import nearest
-from runner.terms.answers import MatricesAnswer, ShippedMatrix
+from runner.terms.printed_answers import MatricesAnswer, ShippedMatrix
 
 DESCRIPTION = """\
 List the shipped matrices, or copy one to edit. bench takes them where they are, too.

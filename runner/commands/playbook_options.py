@@ -10,7 +10,7 @@ from runner.base.streams import complain, say, say_json
 from runner.base.text import counted
 from runner.folder import names
 from runner.launch.play import last_words
-from runner.terms.answers import PlaybookAnswer
+from runner.terms.printed_answers import PlaybookAnswer
 
 if TYPE_CHECKING:
     from runner.launch.playbook import PlaybookEnd

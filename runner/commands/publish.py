@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say, say_json
-from runner.terms.answers import NotPublishable, PublishAnswer
+from runner.terms.printed_answers import NotPublishable, PublishAnswer
 
 if TYPE_CHECKING:
     from runner.publish.fitness import Refused

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.base.asking import can_ask
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.paths import found
+from runner.base.questions import can_ask
 from runner.base.streams import say, say_json, terminal_width
-from runner.terms.answers import RerunAnswer
+from runner.terms.printed_answers import RerunAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

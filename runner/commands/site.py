@@ -8,7 +8,7 @@ from runner.base.options import Commands, new_command
 from runner.base.streams import complain, say_json
 from runner.base.text import counted
 from runner.commands.history import add_sources
-from runner.terms.answers import SiteAnswer, Skipped
+from runner.terms.printed_answers import SiteAnswer, Skipped
 
 LOG_KIB = 256
 MOST_LOG_KIB = 1 << 20

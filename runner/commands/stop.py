@@ -5,7 +5,7 @@ import argparse
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.paths import DEFAULT_INVENTORY, found
 from runner.base.streams import complain, say, say_json
-from runner.terms.answers import StopAnswer
+from runner.terms.printed_answers import StopAnswer
 
 DESCRIPTION = """\
 End what a bench left behind; with --campaign end a bench that lives, too, as Ctrl-C does.

@@ -7,7 +7,7 @@ from typing import Any
 from runner.base.called import CALLED
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, say_json, terminal_width
-from runner.terms.answers import SystemEntry, SystemKey, SystemsAnswer
+from runner.terms.printed_answers import SystemEntry, SystemKey, SystemsAnswer
 
 DESCRIPTION = """\
 List the systems that can be benchmarked; with a NAME, what a matrix may set for that one.

@@ -17,7 +17,7 @@ from runner.base.streams import complain, flush, leave_terminal, say, say_json
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.events import CAMPAIGN_BEGUN, RUN_BEGUN, Event
-from runner.terms.answers import DetachedAnswer
+from runner.terms.printed_answers import DetachedAnswer
 
 LOOK_IN_S = 20.0  # that the terminal's process waits for the first run to begin
 LOOK_S = 0.2

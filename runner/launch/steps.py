@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from runner.base.text import counted, some
-from runner.terms.answers import StepOnHost
+from runner.terms.printed_answers import StepOnHost
 from runner.terms.progress import Told
 
 STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from runner.__main__ import BY_NAME, main
-from runner.base import asking
+from runner.base import questions
 from runner.base.paths import PROJECT
 from tests.documented_schemas import fits, subcommands
 from tests.golden.places import inventory, stood_in
@@ -188,10 +188,10 @@ def test_every_command_has_the_options_and_says_its_exit_codes() -> None:
 
 def test_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda self: True})())
-    monkeypatch.setattr(asking, "_forbidden", [])
-    assert asking.can_ask()
-    asking.ask_nobody()
-    assert not asking.can_ask()
+    monkeypatch.setattr(questions, "_forbidden", [])
+    assert questions.can_ask()
+    questions.ask_nobody()
+    assert not questions.can_ask()
 
 
 def test_a_command_line_that_is_wrong_is_told_to_a_machine_too(
