@@ -8,7 +8,7 @@ from runner.board.board_check import Progress, Rerun, check_all, reruns
 from runner.board.board_folder import bundles_of
 from runner.board.every_check import CheckedBundle
 from runner.board.refusal import NOT_DETECTED
-from runner.site.front_matter import FrontMatter, Listed
+from runner.site.front_matter import BoardEntry, FrontMatter
 from runner.site.site_making import make_site
 from runner.site.whole import WholeSite
 
@@ -44,7 +44,7 @@ def _front(bundles: Sequence[CheckedBundle], rerun_list: Sequence[Rerun]) -> Fro
             continue
         marks = [rerun.sentence for rerun in rerun_list if rerun.of is bundle]
         also = [f"a rerun of {rerun.of.path.name}" for rerun in rerun_list if rerun.by is bundle]
-        listed[bundle.path.name] = Listed(
+        listed[bundle.path.name] = BoardEntry(
             entity=bundle.entity,
             sha256=bundle.sha256,
             reruns=tuple(marks),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Listed:
+class BoardEntry:
     """A bundle of a board: who published it, its file's SHA-256, who reran it."""
 
     entity: str
@@ -28,6 +28,6 @@ class Listed:
 class FrontMatter:
     """A board's part of its site. `listed` by the file's name; `limits` cannot be detected."""
 
-    listed: Mapping[str, Listed] = field(default_factory=dict)
+    listed: Mapping[str, BoardEntry] = field(default_factory=dict)
     refused: Sequence[tuple[str, str]] = ()
     limits: Sequence[str] = ()
