@@ -35,6 +35,7 @@ from runner.commands import (
     import_,
     init,
     matrices,
+    mcp,
     parse,
     prefetch,
     publish,
@@ -68,6 +69,7 @@ COMMANDS = (
         systems,
         matrices,
         docs,
+        mcp,
     ),
     *(prefetch, teardown, completion, about),
 )

@@ -63,7 +63,7 @@ def check_all(
 
 def _unlike(bundle: CheckedBundle, bundles: Sequence[CheckedBundle]) -> CheckedBundle:
     """Add a reason where another bundle has the same runs."""
-    for earlier in (each for each in bundles if each.accepted):
+    for earlier in filter(lambda b: b.accepted, bundles):
         same = bundle.sha256 and bundle.sha256 == earlier.sha256
         shared = len(bundle.fingerprints & earlier.fingerprints)
         if same or shared:

@@ -61,7 +61,7 @@ def listed(lines: Sequence[str]) -> str:
 
 
 def bundles_of(folder: Path) -> list[Path]:
-    """List a board's bundles. Raises UserError where the folder is no board."""
+    """List a board's bundles. Raises UserError where there is no such folder."""
     bundles = folder / BUNDLES
     if not bundles.is_dir():
         raise UserError(

@@ -43,7 +43,9 @@ def _front(bundles: Sequence[CheckedBundle], rerun_list: Sequence[Rerun]) -> Fro
         if not bundle.accepted:
             continue
         marks = [rerun.sentence for rerun in rerun_list if rerun.of is bundle]
-        also = [f"a rerun of {rerun.of.path.name}" for rerun in rerun_list if rerun.by is bundle]
+        also = [
+            f"itself a rerun of {rerun.of.path.name}" for rerun in rerun_list if rerun.by is bundle
+        ]
         listed[bundle.path.name] = BoardEntry(
             entity=bundle.entity,
             sha256=bundle.sha256,

@@ -9,8 +9,10 @@ from runner.base.log_file import open_log
 from runner.board import printed_settings
 from runner.board.bundle_file import OpenBundle
 from runner.board.refusal import Refusal
+from runner.document.campaign_document import CampaignDocument
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.terms.record import Record
@@ -21,12 +23,16 @@ LINE = 8192
 
 def attempts(bundle: OpenBundle) -> list[tuple[Record, Attempt]]:
     """Return each run that counts, with its folder."""
-    campaign = bundle.campaign
+    return attempts_of(bundle.campaign, bundle.document)
+
+
+def attempts_of(campaign: Campaign, document: CampaignDocument) -> list[tuple[Record, Attempt]]:
+    """Return the same of a campaign."""
     return [
-        (record, problems[-1])
-        for row in bundle.document.rows
+        (record, folders[-1])
+        for row in document.rows
         for record in row.records
-        if (problems := campaign.attempts(record.cell_id, record.repeat))
+        if (folders := campaign.attempts(record.cell_id, record.repeat))
     ]
 
 
@@ -99,9 +105,15 @@ def chosen_runs(bundle: OpenBundle) -> Iterator[Refusal]:
 
 def other_work(bundle: OpenBundle) -> Iterator[Refusal]:
     """Yield runs whose command or log names other work than their cell."""
-    cells = {cell.id: cell for cell in bundle.campaign.settings.cells}
-    for record, attempt in attempts(bundle):
-        where = f"{record.cell}, repeat {record.repeat}"
+    for (cell, repeat), problem in run_problems(bundle.campaign, bundle.document).items():
+        yield Refusal("other_work", f"{cell}, repeat {repeat}: {problem}")
+
+
+def run_problems(campaign: Campaign, document: CampaignDocument) -> dict[tuple[str, int], str]:
+    """Return each run (cell, repeat) whose command or log names other work than its cell."""
+    cells = {cell.id: cell for cell in campaign.settings.cells}
+    by_run = {}
+    for record, attempt in attempts_of(campaign, document):
         run = attempt.run
         if run is None:
             continue
@@ -111,7 +123,7 @@ def other_work(bundle: OpenBundle) -> Iterator[Refusal]:
         of_campaign = (
             printed_settings.cell_settings(asked_cell.parameters, None) if asked_cell else {}
         )
-        if bundle.campaign.settings.seeds:
+        if campaign.settings.seeds:
             of_campaign.pop("seed", None)  # each repeat has its own
         problems = [f"run.json: {x}" for x in printed_settings.differences(of_campaign, of_plan)]
         for node in run.nodes:
@@ -123,7 +135,8 @@ def other_work(bundle: OpenBundle) -> Iterator[Refusal]:
             problems += [f"the log: {x}" for x in printed_settings.differences(cell, printed)]
         problems += record.measurement.contradicted
         if problems:
-            yield Refusal("other_work", f"{where}: {'; '.join(dict.fromkeys(problems))}")
+            by_run[record.cell, record.repeat] = "; ".join(dict.fromkeys(problems))
+    return by_run
 
 
 def _head(log: Path) -> Iterator[str]:

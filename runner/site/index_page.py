@@ -101,7 +101,7 @@ def _board(site: WholeSite, front: FrontMatter) -> PageSheet:
                 [
                     words(campaign.name, href=places.campaign(campaign.id)),
                     words(bundle.entity),
-                    words("; ".join([*bundle.reruns, *bundle.notes]) or NOBODY, "spread"),
+                    words("; ".join([*(bundle.reruns or (NOBODY,)), *bundle.notes]), "spread"),
                     words(", ".join(campaign.machines), "spread"),
                     PageCell(str(cells), cells, "number"),
                     words(when(campaign.began)),

@@ -1,0 +1,1 @@
+"""Agents: clients of the official SDK against the real server, honest and not."""
