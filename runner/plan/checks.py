@@ -108,10 +108,10 @@ def _check_sizes(cell: Cell) -> None:
     splits = [split for split in system.parallel if split.name in sizes]
     own = {split.name: sizes[split.name] for split in splits if not split.within}
     if cell.world_size % prod(own.values()):
+        product = " x ".join(f"{name} {size}" for name, size in own.items() if size > 1)
         raise UserError(
-            f"{' x '.join(f'{name} {size}' for name, size in own.items())} does not divide the"
-            f" {cell.world_size} devices (nodes {cell.nodes} x devices_per_node"
-            f" {cell.devices_per_node}); change one"
+            f"{product} does not divide the {cell.world_size} devices (nodes {cell.nodes} x"
+            f" devices_per_node {cell.devices_per_node}); change one"
         )
     for split in splits:
         if split.within and sizes[split.within] % sizes[split.name]:

@@ -187,7 +187,7 @@ def test_paths_that_lead_nowhere(
     ("sizes", "words"),
     [
         ({"tensor_parallel": 2, "pipeline_parallel": 2}, "x pipeline_parallel 2 does not divide"),
-        ({"tensor_parallel": 3}, "tensor_parallel 3 x pipeline_parallel 1 does not divide the 2"),
+        ({"tensor_parallel": 3}, "tensor_parallel 3 does not divide the 2 devices"),
         (
             {"tensor_parallel": 2, "num_attention_heads": 1},
             "tensor_parallel 2 does not divide num_attention_heads 1",

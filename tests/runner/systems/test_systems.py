@@ -178,7 +178,7 @@ def test_the_new_system_is_planned(project: Path, tmp_path: Path) -> None:
     [
         (
             "devices_per_node: 2, pipeline_parallel: 3",
-            "tensor_parallel 1 x pipeline_parallel 3 does not divide the 2 devices (nodes 1 x ",
+            "pipeline_parallel 3 does not divide the 2 devices (nodes 1 x ",
         ),
         (
             "devices_per_node: 2, tensor_parallel: 2, pipeline_parallel: 2",
