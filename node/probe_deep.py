@@ -113,9 +113,11 @@ def collectives(process: Any, say: Any) -> None:
     def around(data: Any, out: Any) -> None:
         after, before = (process.rank + 1) % process.size, (process.rank - 1) % process.size
         piece = data.numel() // process.size
-        sent = dist.isend(data[:piece], after)
-        dist.recv(out[:piece], before)
-        sent.wait()
+        # As one group: NCCL would wait for ever where each process sends first and then receives.
+        sends = dist.P2POp(dist.isend, data[:piece], after)
+        receives = dist.P2POp(dist.irecv, out[:piece], before)
+        for work in dist.batch_isend_irecv([sends, receives]):
+            work.wait()
 
     def gather(data: Any, out: Any) -> None:
         pieces = list(out.chunk(process.size))
