@@ -93,14 +93,14 @@ class Flushes:
 
     def __init__(self, out: TextIO, every_s: float) -> None:
         self.out, self.every_s = out, every_s
-        self.last = -every_s
+        self.flushed_at = -every_s
 
     def flush(self) -> None:
         """Give them now, where that was so long ago."""
         now = time.monotonic()
-        if now - self.last >= self.every_s:
+        if now - self.flushed_at >= self.every_s:
             self.out.flush()
-            self.last = now
+            self.flushed_at = now
 
 
 def sample_cpu(out: TextIO, flushes: Flushes) -> None:

@@ -28,12 +28,12 @@ FETCH_BYTES = 8 * 1024 * 1024  # of log that one fetch brings, before compressio
 
 def overdue() -> bool:
     """Return whether the run was told to end so long ago that its supervisor will not do it."""
-    first = stamp_of(ASKED)
-    if first is None:
+    since_ns = stamp_of(ASKED)
+    if since_ns is None:
         write(ASKED, "")
         return False
     grace_s = float((read_json(JOB) or {}).get("grace_s", 0.0))
-    return time.time() - first / 1e9 > 3 * grace_s + OVERDUE_S
+    return time.time() - since_ns / 1e9 > 3 * grace_s + OVERDUE_S
 
 
 def poll(spec: dict[str, Any]) -> dict[str, Any]:

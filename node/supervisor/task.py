@@ -330,7 +330,7 @@ def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> d
     told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
     told["teardown"] = run.get("teardown") or []
     told["tasks"] = node.get("tasks") or 0
-    told["processes"] = [each or node["argv"] for each in node.get("processes") or []]
+    told["processes"] = [argv or node["argv"] for argv in node.get("processes") or []]
     limits = dict(run["supervisor"], lease_s=spec.get("lease_s") or 0.0)
     return {**node, **limits, **told}
 
