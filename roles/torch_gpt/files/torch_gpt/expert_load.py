@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from argparse import Namespace
 
 import torch
@@ -14,11 +15,14 @@ from world import Ranks
 class ExpertLoad:
     """The counts of all layers and ranks; a model without experts has nothing to count."""
 
-    def __init__(self, model: nn.Module, options: Namespace, ranks: Ranks) -> None:
+    def __init__(self, model: nn.Module, options: Namespace, passes: int, ranks: Ranks) -> None:
         self.layers = [layer for layer in model.modules() if isinstance(layer, MixtureOfExperts)]
         self.options, self.ranks = options, ranks
         self.rate = options.moe_router_bias_update_rate
         self.iterations = 0
+        if ranks.stages > 1:  # a pipeline begins with a pass that tells it the shapes
+            for layer in self.layers:
+                layer.passes = collections.deque(maxlen=passes)
         # Of a window: fewest, mean and most tokens of an expert, most / mean, dropped, loss.
         self.sums = torch.zeros(6, dtype=torch.float64, device=ranks.device)
 
@@ -32,10 +36,12 @@ class ExpertLoad:
         """Sum up the iteration's counts over all ranks with other tokens, and move the biases."""
         if not self.layers:
             return
-        counts = torch.stack([layer.load for layer in self.layers]).double()
-        totals = torch.stack([layer.totals for layer in self.layers])
-        totals[:, 0] /= passes * self.ranks.replicas
-        both = torch.cat((counts, totals), 1)
+        loads = [
+            layer.load if layer.passes is None else torch.stack(tuple(layer.passes)).sum(0)
+            for layer in self.layers
+        ]
+        both = torch.stack(loads)
+        both[:, -2] /= passes * self.ranks.replicas
         if self.ranks.replicas > 1:
             dist.all_reduce(both, group=self.ranks.mesh.get_group("data"))
         counts, totals = both[:, :-2], both[:, -2:]
@@ -44,7 +50,6 @@ class ExpertLoad:
             if self.rate:
                 layer.expert_bias += self.rate * (mean[number] - counts[number]).sign().float()
             layer.load.zero_()
-            layer.totals.zero_()
         dropped = totals[:, 1] / counts.sum(1)
         most = counts.amax(1)
         figures = (counts.amin(1), mean[:, 0], most, most / mean[:, 0], dropped, totals[:, 0])

@@ -120,7 +120,7 @@ class Matrices(nn.Module):
         how many.
         """
         weight = self.weight.to(x.dtype)
-        if grouped:
+        if grouped and len(x):
             ends = counts.cumsum(0).to(torch.int32)
             return F.grouped_mm(x, weight.transpose(1, 2), offs=ends)  # type: ignore[no-any-return, attr-defined, unused-ignore]  # since torch 2.10
         parts = x.split(counts.tolist())
@@ -151,11 +151,16 @@ class Experts(nn.Module):
         y = self.expert_in(x, counts, self.grouped)
         if self.expert_in.bias is not None:
             y = y + self.expert_in.biases(counts, len(y)).to(y.dtype)
-        gate, up = y.view(len(y), -1, 2, self.gate_width).unbind(2)
+        gate, up = _halves(y, self.gate_width)
         y = self.expert_out(_gated(gate, up, self.clamped).flatten(1), counts, self.grouped)
         if self.expert_out.bias is not None:  # once in the group's sum
             y = y + (self.expert_out.biases(counts, len(y)) / self.parts).to(y.dtype)
         return y
+
+
+def _halves(y: Tensor, width: int) -> tuple[Tensor, ...]:
+    """Return the numbers that gate and those that are gated, [rows, pieces, width] each."""
+    return y.view(len(y), y.shape[1] // width // 2, 2, width).unbind(2)  # there may be no row
 
 
 def _gated(gate: Tensor, up: Tensor, clamped: bool) -> Tensor:
@@ -210,13 +215,14 @@ class MixtureOfExperts(nn.Module):
         self.shared_out = Linear(shared // group.size, hidden, bias=False) if shared else None
         self.gate_width = math.gcd(shared, GATE_WIDTH)
         self.register_buffer("expert_bias", torch.empty(self.count))
-        self.scale = 0.0  # of the auxiliary loss' gradient; load.py sets it
+        # Set by expert_load.py: of the auxiliary loss' gradient, and what a pipeline's passes had.
+        self.scale, self.passes = 0.0, None
 
     def prepare(self, device: torch.device) -> None:
         """Begin with no bias and nothing counted."""
         self.expert_bias.zero_()
-        self.load = torch.zeros(self.count, dtype=torch.int64, device=device)
-        self.totals = torch.zeros(2, dtype=torch.float64, device=device)  # loss, dropped
+        # Tokens of each expert, the auxiliary loss, and what was dropped, of an iteration's passes.
+        self.load = torch.zeros(self.count + 2, dtype=torch.float64, device=device)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return [tokens, hidden size] (a tensor rank: its summand), tokens of each expert, the
@@ -225,7 +231,7 @@ class MixtureOfExperts(nn.Module):
         routing = self.route(x)
         y, dropped = self.by_capacity(x, routing) if self.factor else self.dropless(x, routing)
         if self.shared_in is not None and self.shared_out is not None:
-            gate, up = self.shared_in(x).view(len(x), -1, 2, self.gate_width).unbind(2)
+            gate, up = _halves(self.shared_in(x), self.gate_width)
             y = y + self.shared_out((F.silu(gate) * up).flatten(1))
         return y, routing.counts, routing.auxiliary, dropped
 
@@ -316,8 +322,12 @@ class MixtureOfExperts(nn.Module):
         """
         if not torch.is_grad_enabled():
             return x
-        self.load += counts
-        self.totals += torch.stack((auxiliary.detach(), dropped)).to(self.totals.dtype)
+        totals = torch.stack((auxiliary.detach(), dropped)).double()
+        load = torch.cat((counts.double(), totals))
+        if self.passes is None:
+            self.load += load  # in its place, as a CUDA graph needs
+        else:
+            self.passes.append(load)
         if not self.scale:
             return x
         # The ranks of a tensor group have it alike, and their gradients are added up.

@@ -159,7 +159,7 @@ class Trainer:
         self.options, self.passes, self.ranks, self.samples = options, passes, ranks, samples
         self.vocab_size = padded(options.vocab_size)
         self.model, self.parameters = sharding.build(options, self.vocab_size, ranks)
-        self.experts = ExpertLoad(self.model, options, ranks)
+        self.experts = ExpertLoad(self.model, options, passes, ranks)
         self.optimizer = sharding.optimizer_for(self.model, options, ranks)
         self.scale = LossScale(options.precision == "fp16" and options.engine == "torch")
         self.precision = torch.autocast(
