@@ -38,11 +38,18 @@ _H100 = "NVIDIA H100 Tensor Core GPU data sheet (2023), rates with sparsity halv
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet (2024), rates with sparsity halved"
 _B200 = "NVIDIA Blackwell data sheet (2024), HGX B200 column, rates with sparsity halved"
 _GB200 = "NVIDIA GB200 NVL72 data sheet (2024), Grace Blackwell column, a GPU, sparsity halved"
+_B300 = "NVIDIA Blackwell Ultra data sheet (2025), HGX B300 column, an eighth, sparsity halved"
+_GB300 = "NVIDIA GB300 NVL72 data sheet (2025), a 72nd, rates with sparsity halved"
+_H20 = "NVIDIA H20 data sheet (2023), dense"
+_RTX_PRO = "NVIDIA RTX Blackwell PRO GPU Architecture white paper V1.0, appendix A"
+_RTX_SERVER = "NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet (2025), sparsity halved"
 _GA102 = "NVIDIA Ampere GA102 GPU Architecture white paper V2, appendix A"
 _ADA = "NVIDIA Ada GPU Architecture white paper V2, appendix A"
 _MI250X = "AMD Instinct MI250X data sheet (2021), halved: a card has two devices"
 _MI300X = "AMD Instinct MI300X data sheet (2023), dense"
 _MI325X = "AMD Instinct MI325X data sheet (2024), dense"
+_MI350X = "AMD Instinct MI350X data sheet (2025), dense"
+_MI355X = "AMD Instinct MI355X data sheet (2025), dense"
 _ASCEND = "Huawei, launch of Ascend 910 and MindSpore, 23 August 2019"
 DEVICES = (
     Device(
@@ -69,6 +76,21 @@ DEVICES = (
     Device("H200 NVL", r"H200 NVL", _half(835.5, 417.5, 60, 1670.5), _H200),
     Device("B200", r"B200", _half(2250, 1100, 75, 4500), _B200),
     Device("GB200", r"GB200", _half(2500, 1250, 80, 5000), _GB200),
+    Device("B300", r"B300( SXM6( AC)?)?", _half(2250, 1125, 75, 4500), _B300),
+    Device("GB300", r"GB300", _half(2500, 1250, 83.3, 5000), _GB300),
+    Device("H20", r"H20(-3e)?", _half(148, 74, 44, 296), _H20),
+    Device(
+        "RTX PRO 6000",
+        r"RTX PRO 6000 Blackwell Workstation Edition",
+        _half(503.8, 251.9, 126, 1007.6),
+        _RTX_PRO,
+    ),
+    Device(
+        "RTX PRO 6000 Server",
+        r"RTX PRO 6000 Blackwell Server Edition",
+        _half(500, 250, 120, 1000),
+        _RTX_SERVER,
+    ),
     Device("L4", r"L4", _half(121, 60, 30.3, 242.5), "NVIDIA L4 data sheet (2023), halved"),
     Device("L40S", r"L40S", _half(362, 183, 91.6, 733), "NVIDIA L40S data sheet (2023)"),
     Device("RTX 3090", r"GeForce RTX 3090", _half(71, 35.6, 35.6), _GA102),
@@ -91,6 +113,19 @@ DEVICES = (
         r"AMD Instinct MI325X( OAM)?",
         _half(1307.4, 653.7, 163.4, 2614.9),
         _MI325X,
+    ),
+    # They multiply no tf32.
+    Device(
+        "MI350X",
+        r"AMD Instinct MI350X( OAM)?",
+        {"bf16": 2306.9, "fp16": 2306.9, "fp32": 144.2, "fp8": 4613.7},
+        _MI350X,
+    ),
+    Device(
+        "MI355X",
+        r"AMD Instinct MI355X( OAM)?",
+        {"bf16": 2516.6, "fp16": 2516.6, "fp32": 157.3, "fp8": 5033.2},
+        _MI355X,
     ),
     Device("Ascend 910A", r"(Ascend ?)?910A", {"fp16": 256}, _ASCEND),
 )

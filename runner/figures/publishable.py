@@ -25,6 +25,7 @@ from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
 BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
+FORCED = "◇"  # beside the speed of a mixture of experts whose balance was forced
 DIVERGED = "≠"  # beside the speed of a cell that learns something else than its baseline
 
 # Fewer counted steps of a run: NVIDIA's dgxc-benchmarking averages iterations 35 to 44.
@@ -309,6 +310,11 @@ def _unfused(evidence: CellEvidence) -> str:
     return "its scores are written out to memory and read again" if unfused else ""
 
 
+def _forced_balance(evidence: CellEvidence) -> str:
+    forced = any(run.parameters.get("routing") == "balanced" for run in evidence.runs)
+    return "each expert got as many tokens, whatever the router says" if forced else ""
+
+
 def _unknown_peak(evidence: CellEvidence) -> str:
     record = evidence.runs[0]
     if not evidence.accelerated:
@@ -480,6 +486,14 @@ CODES: Mapping[str, Code] = {
             "Take it for that setting alone, not for the trainer; set attention_backend",
             _unfused,
             BY_STEPS,
+        ),
+        Code(
+            "forced_balance",
+            "the tokens of a mixture of experts went to experts by turns (`routing: balanced`): the"
+            " speed of an even load, which no training has, and a loss without a router",
+            "Quote it as the speed of forced balance, beside that of `routing: learned`",
+            _forced_balance,
+            FORCED,
         ),
         Code(
             "few_steps",

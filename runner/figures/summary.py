@@ -40,6 +40,7 @@ import numpy as np
 
 from runner.figures.between_runs import CellTimes, cell_times, of_values
 from runner.figures.drift import Drift, drift
+from runner.figures.experts import ExpertFigures, experts
 from runner.figures.learning import last_loss
 from runner.figures.medians import median_interval
 from runner.figures.power import Power, cell_power
@@ -126,6 +127,7 @@ class CellStatistics:
     step_time_ms: Summary | None = None
     power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
     startup: Startup = field(default_factory=Startup)
+    experts: ExpertFigures = field(default_factory=ExpertFigures)
     log_tflop_per_s: float | None = None
     memory_allocated_mib: float | None = None
     memory_reserved_mib: float | None = None
@@ -389,6 +391,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         step_time_ms=time,
         power=cell_power(runs, counted),
         startup=startup(runs),
+        experts=experts(runs),
         log_tflop_per_s=_log_tflops(counted),
         memory_allocated_mib=max(memory["memory_allocated_mib"], default=None),
         memory_reserved_mib=max(memory["memory_reserved_mib"], default=None),

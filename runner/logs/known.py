@@ -17,6 +17,10 @@ EXIT_INTERVAL = "exit_interval"  # it ends at a multiple of so many iterations, 
 # partly; none: it made nothing).
 ATTENTION = "attention"
 COMPILE_CACHE = "compile_cache"
+# And numbers: tokens of an expert (mean), the busiest expert's over it, share of dropped choices.
+TOKENS_PER_EXPERT = "tokens_per_expert"
+EXPERT_IMBALANCE = "expert_imbalance"
+DROP_RATE = "drop_rate"
 
 
 @dataclass(frozen=True)

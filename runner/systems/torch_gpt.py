@@ -168,6 +168,7 @@ SIZES = (
     *("kv_channels", "seq_length", "num_experts", "moe_router_topk", "moe_ffn_hidden_size"),
     "moe_shared_expert_intermediate_size",
 )
+PARALLEL = (*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL))
 FIRST_TRACED = 4  # the second step has a profiler of its own, the third is this one's warm-up
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
 
@@ -266,7 +267,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         model=model,
         flash_attention=True,
         loss_tokens=at_a_time,
-        splits=gpt.WITH_CONTEXT,
+        splits=PARALLEL,
     )
 
 
@@ -291,7 +292,7 @@ SYSTEM = System(
     command=command,
     model=shape,
     estimate=estimate,
-    parallel=(*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL)),
+    parallel=PARALLEL,
     arithmetic=arithmetic,
     attention=attention,
     devices=("cpu", "cuda"),

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 
 from node.printable import printable
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import ATTENTION, COMPILE_CACHE
+from runner.logs.known import (
+    ATTENTION,
+    COMPILE_CACHE,
+    DROP_RATE,
+    EXPERT_IMBALANCE,
+    TOKENS_PER_EXPERT,
+)
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import number, quantity, whole
@@ -61,6 +67,7 @@ class TorchGpt(LineParser):
         if iteration is None or b"memory_used_mib" not in fields:
             return None
         self._memory(fields)
+        self._experts(fields)
         self._last = iteration
         return LoggedStep(
             iteration=iteration,
@@ -82,6 +89,18 @@ class TorchGpt(LineParser):
         self.notes.reserved(_peak(fields.get(b"memory_reserved_mib", b"")))
         self.notes.used(None if of_process else _peak(used))
         self.notes.rss(_peak(used if of_process else fields.get(b"memory_rss_mib", b"")))
+
+    def _experts(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note how the experts were loaded; of fewest, mean and most tokens the mean."""
+        tokens = fields.get(b"tokens_per_expert", b"").split(b",")
+        figures = {
+            TOKENS_PER_EXPERT: tokens[1] if len(tokens) == 3 else None,
+            EXPERT_IMBALANCE: fields.get(b"expert_imbalance"),
+            DROP_RATE: fields.get(b"drop_rate"),
+        }
+        for name, text in figures.items():
+            if text is not None and number(text) is not None:
+                self.notes.facts[name] = text.decode()
 
     def _facts(self, fields: Mapping[bytes, bytes], *, started: bool) -> None:
         """Note a line's words; of how it started only those that are facts, and what it took."""

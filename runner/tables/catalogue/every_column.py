@@ -23,6 +23,7 @@ from runner.tables.catalogue.settings_columns import (
 )
 from runner.tables.catalogue.speed_columns import FLOPS, SPEED
 from runner.tables.catalogue.training_columns import (
+    EXPERTS,
     LOSSES,
     MEMORY_USE,
     SCALING,
@@ -32,7 +33,18 @@ from runner.tables.catalogue.training_columns import (
 )
 from runner.tables.row import Row
 
-_MEASURED = (*SPEED, *FLOPS, *LOAD, *TARGET, *START, *MEMORY_USE, *LOSSES, *STEPS, *SCALING)
+_MEASURED = (
+    *SPEED,
+    *FLOPS,
+    *LOAD,
+    *TARGET,
+    *START,
+    *EXPERTS,
+    *MEMORY_USE,
+    *LOSSES,
+    *STEPS,
+    *SCALING,
+)
 # What cells are compared in unless told otherwise, to the percent by which it may differ.
 THRESHOLDS: Mapping[str, float] = {
     column.key: limit for column in _MEASURED if (limit := column.threshold_percent) is not None

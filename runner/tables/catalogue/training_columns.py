@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from node.printable import printable
+from runner.figures.experts import NOT_SAID as NO_EXPERTS
 from runner.figures.planned import progress
 from runner.figures.startup import NOT_SAID, NOT_SEEN
 from runner.figures.target import QUANTITIES, TimeToTarget
@@ -193,6 +194,55 @@ START = (
         shown=lambda r: _cache(r) or MISSING,
         people_if=lambda table: any(_cache(row) not in (None, "none") for row in table),
     ),
+)
+
+
+def _experts(key: str, place: int, worth: int, **more: Any) -> Column:
+    """Make a column of how the experts were loaded; tables without experts lack it."""
+    value = attrgetter(f"statistics.experts.{key}")
+    return Column(
+        key if key == "tokens_per_expert" else f"expert_{key}",
+        value,
+        place=place,
+        worth=worth,
+        missing=lambda row: NO_EXPERTS if value(row) is None else "",
+        machine_if=lambda table: any(value(row) is not None for row in table),
+        people_if=lambda table: any(value(row) is not None for row in table),
+        logged=True,
+        **more,
+    )
+
+
+def _routing(row: Row) -> str | None:
+    has_experts = getattr(row.record.model, "num_experts", 0)
+    return str(row.record.parameters.get("routing") or "") or None if has_experts else None
+
+
+EXPERTS = (
+    Column(
+        "routing",
+        _routing,
+        "string",
+        title="routing",
+        kind="setting",
+        place=620,
+        worth=60,
+        shown=lambda row: _routing(row) or MISSING,
+        machine_if=lambda table: any(map(_routing, table)),
+        people_if=lambda table: any(map(_routing, table)),
+    ),
+    _experts("tokens_per_expert", 630, 25, title="tokens per\nexpert", decimals=1),
+    _experts(
+        "imbalance",
+        640,
+        65,
+        title="expert\nimbalance",
+        decimals=2,
+        better=-1,
+        note="Expert imbalance: tokens of a layer's busiest expert over the mean of its experts,"
+        " in the last logged line; 1 is balance.",
+    ),
+    _experts("drop_percent", 650, 35, title="dropped\n%", decimals=1, better=-1),
 )
 _RSS = "memory_rss_mib"
 

@@ -106,6 +106,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("no_single_peak", three(arithmetic=MIXED_FP8), "fp8 and bf16 products mix, so that MFU"),
         ("unfused_attention", three(attention="unfused"), "written out to memory"),
         ("unfused_attention", three(attention="flash,math"), "written out to memory"),
+        ("forced_balance", three(parameters={"routing": "balanced"}), "each expert got as many"),
     ],
 )
 def test_each_code_holds_alone(word: str, records: list[Record], why: str) -> None:

@@ -11,11 +11,12 @@ On several machines, the same line on each with its own rank, and all with one a
         --zero-stage 3 --precision bf16 --micro-batch-size 8 --global-batch-size 512
 
 A plain ``python3 train.py`` is one rank.  The files, of what can be asked for: arguments.py,
-rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py, cross_entropy.py and model.py,
-which puts them together; of the ways to spread it: tensor_group.py, context_group.py with
-partial_attention.py, sharding.py (ZeRO), pipeline.py and by_deepspeed.py (the other engine);
-compiling.py (torch.compile, float8, CUDA graphs), data.py (batches), profiling.py (traces),
-world.py (ranks) and this one (the loop).
+rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py with windows.py, experts.py,
+cross_entropy.py and model.py, which puts them together; of the ways to spread it: tensor_group.py,
+context_group.py with partial_attention.py, sharding.py (ZeRO), pipeline.py and by_deepspeed.py (the
+other engine); compiling.py (torch.compile, float8, CUDA graphs), expert_load.py (what experts had
+to do), data.py (batches), profiling.py (traces), world.py (ranks) and this
+one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
