@@ -69,7 +69,7 @@ def dataset(vocabulary: int) -> str:
 def output(command: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Run a command; return the lines that it printed, its errors among them."""
     paths = [env["PYTHONPATH"], *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         env={**os.environ, **env, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
@@ -77,8 +77,8 @@ def output(command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         text=True,
         cwd=FOLDER,
     )
-    lines = done.stdout.splitlines()
-    if done.returncode:
+    lines = process.stdout.splitlines()
+    if process.returncode:
         print("\n".join(lines[-15:]), file=sys.stderr)
     return lines
 
@@ -106,11 +106,11 @@ def reference(arguments: argparse.Namespace, options: Sequence[str]) -> dict[str
 
 def titan(arguments: argparse.Namespace, options: Sequence[str]) -> dict[str, float]:
     """Train the same with torchtitan 0.2.2; its text is made of numbers, one token each."""
-    place = FOLDER / "torchtitan"
-    (place / "c4_test").mkdir(parents=True, exist_ok=True)
-    (place / "trainbench_flavors.py").write_text(QWEN_0_2)
+    folder = FOLDER / "torchtitan"
+    (folder / "c4_test").mkdir(parents=True, exist_ok=True)
+    (folder / "trainbench_flavors.py").write_text(QWEN_0_2)
     random = np.random.default_rng(0)
-    with (place / "c4_test" / "data.json").open("w") as text:
+    with (folder / "c4_test" / "data.json").open("w") as text:
         for _ in range(64):
             row = " ".join(map(str, random.integers(0, 9999, 65536).tolist()))
             text.write(json.dumps({"text": row}) + "\n")
@@ -120,8 +120,8 @@ def titan(arguments: argparse.Namespace, options: Sequence[str]) -> dict[str, fl
         **{"model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"}},
         "added_tokens": [],
     }
-    (place / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (place / "tokenizer_config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text("{}")
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "1", "-m"),
         *("torchtitan.train", "--model.name", "qwen3", "--model.flavor", "30B-A3B-4-layers"),
@@ -129,12 +129,12 @@ def titan(arguments: argparse.Namespace, options: Sequence[str]) -> dict[str, fl
         *("--training.local_batch_size", str(arguments.micro_batch_size)),
         *("--training.steps", str(arguments.iterations), "--optimizer.lr", "0.0003"),
         *("--lr_scheduler.warmup_steps", "20", "--compile.enable"),
-        *("--activation_checkpoint.mode", "none", "--model.hf_assets_path", str(place)),
-        *("--training.dataset", "c4_test", "--training.dataset_path", str(place / "c4_test")),
-        *("--job.dump_folder", str(place / "out"), "--metrics.disable_color_printing"),
+        *("--activation_checkpoint.mode", "none", "--model.hf_assets_path", str(folder)),
+        *("--training.dataset", "c4_test", "--training.dataset_path", str(folder / "c4_test")),
+        *("--job.dump_folder", str(folder / "out"), "--metrics.disable_color_printing"),
         *("--experimental.custom_import", "trainbench_flavors", *options),
     ]
-    lines = output(command, {"PYTHONPATH": str(place), "LOG_RANK": "0"})
+    lines = output(command, {"PYTHONPATH": str(folder), "LOG_RANK": "0"})
     steps = [match for match in map(TITAN.search, lines) if match]
     counted = [float(step[4].replace(",", "")) for step in steps[WARM_UP:]]
     if not counted:

@@ -197,13 +197,13 @@ START = (
 )
 
 
-def _experts(key: str, place: int, worth: int, **more: Any) -> Column:
+def _experts(key: str, position: int, worth: int, **more: Any) -> Column:
     """Make a column of how the experts were loaded; tables without experts lack it."""
     value = attrgetter(f"statistics.experts.{key}")
     return Column(
         key if key == "tokens_per_expert" else f"expert_{key}",
         value,
-        place=place,
+        place=position,
         worth=worth,
         missing=lambda row: NO_EXPERTS if value(row) is None else "",
         machine_if=lambda table: any(value(row) is not None for row in table),

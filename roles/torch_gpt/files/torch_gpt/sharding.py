@@ -225,8 +225,8 @@ def complete_gradients(model: nn.Module, ranks: Ranks) -> None:
         if partial:  # many and small: one collective for all
             flat = torch.cat([each.flatten() for each in partial])
             dist.all_reduce(flat, group=ranks.mesh.get_group("tensor"))
-            sums = flat.split([each.numel() for each in partial])
-            shaped = [one.view_as(each) for one, each in zip(sums, partial, strict=True)]
+            sums = flat.split([gradient.numel() for gradient in partial])
+            shaped = [total.view_as(g) for total, g in zip(sums, partial, strict=True)]
             torch._foreach_copy_(partial, shaped)
     experts = []
     if ranks.expert_mesh is not None:
