@@ -67,7 +67,7 @@ def resolve(values: dict[str, Any], *, local: bool) -> dict[str, Any]:
 def check(cell: Cell, *, local: bool) -> None:
     """Refuse what Megatron would refuse once it has started, or in its first pass."""
     values = cell.parameters
-    model, sizes = gpt.shape(values), parallel_sizes(cell, gpt.PARALLEL)
+    model, sizes = gpt.shape(values), parallel_sizes(cell, gpt.WITH_CONTEXT)
     expert_keys.check(values, model, sizes[DATA_PARALLEL])
     tensor, width = values["tensor_parallel"], values["expert_tensor_parallel"]
     if not model.num_experts:
