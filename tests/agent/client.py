@@ -151,7 +151,7 @@ async def _call(client: Client, name: str, arguments: dict[str, Any]) -> dict[st
     result = await client.call_tool(name, arguments)
     document = dict(result.structured_content)
     (block,) = result.content
-    assert json.loads(block.text) == document  # type: ignore[union-attr]
+    assert json.loads(block.text) == document
     assert bool(result.is_error) == ("refused" in document)
     return document
 
