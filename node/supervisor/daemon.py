@@ -16,11 +16,13 @@ from node import sent
 from node.causes import Cause, EndedBy
 from node.endings import WORDS
 
-from . import scratch
+from . import chain, scratch
 from .answers import RefusedError
 from .fan_out import fan_out
+from .faults import Faults
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
+from .node_faults import start as start_undoer
 from .node_tasks import lead
 from .processes import (
     MARK,
@@ -85,6 +87,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     enter(job["dir"])
     # Not a child's business, and a write to a closed ssh session must not end us.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    job["undoer"] = start_undoer(job)
     finish(hold(run))
     os._exit(0)
 
@@ -201,6 +204,9 @@ def watch(
     """
     sampler = spawn_sampler(job)
     early = begin()
+    unseen = None if early is not None else chain.not_shared(job)
+    if unseen is not None:
+        early = {"ended_by": EndedBy.ERROR, "message": unseen}
     if early is not None:
         end_sampler(sampler, {})
         scratch.remove(job)
@@ -208,12 +214,15 @@ def watch(
     killed_before = oom_kills()
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
+    faults = Faults(job, job.get("undoer")) if (job.get("chain") or {}).get("faults") else None
     dead: dict[int, int] = {}
     result: dict[str, Any] | None = None
     log_looked = begun  # its file system may be shared by thousands of nodes
     while result is None:
         dead.update(reap())
         now, ending = time.monotonic(), asked()
+        if faults is not None:
+            faults.look()
         if launcher in dead:
             result = {"ended_by": EndedBy.EXIT}
         elif ending is not None:
@@ -227,7 +236,7 @@ def watch(
             result = {"ended_by": EndedBy.LOG_LIMIT, "message": words}
         else:
             log_looked = now if now - log_looked > LOG_LOOK_S else log_looked
-            signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+            signal.sigtimedwait({signal.SIGCHLD}, 0.1 if faults is None else 0.05)
     ended = time.monotonic()
     end_sampler(sampler, dead)
     if result.get("message") == STALLED:

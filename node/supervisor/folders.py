@@ -8,6 +8,7 @@ import time
 
 from node.causes import Cause
 
+from . import chain
 from .answers import RefusedError
 from .files import read_json, stamp_of, write
 from .names import DONE, FETCHED, JOB
@@ -80,11 +81,15 @@ def limit_log(job: dict[str, Any]) -> None:
 def close(spec: dict[str, Any]) -> dict[str, Any]:
     """Everything was fetched: remove the folder of a run that is over, or keep it for a look.
 
-    `spec`: folder, keep.
+    `spec`: folder, keep; all_well (every node of the run has ended well, so that its checkpoints
+    serve nobody any longer).
     """
     folder: str = spec["folder"]
     os.chdir(folder)
-    runs = (read_json(JOB) or {}).get("runs")
+    job = read_json(JOB) or {}
+    if spec.get("all_well"):
+        chain.remove(job)
+    runs = job.get("runs")
     if spec["keep"] or not runs or not os.path.exists(DONE):
         write(FETCHED, "")
         return {"removed": False, "now": time.time()}

@@ -30,6 +30,7 @@ NSYS_REPORT = ".nsys-rep"  # the end of a name: nsys' own, beside it
 PREPARED = "prepared"  # that it was ready to begin, and what it noted then
 TIMELINE = "timeline.jsonl"  # when its log had how many bytes
 SETUP_LOG = "setup.log"  # what the lines of slurm_setup and slurm_teardown printed
+FAULTS = "faults"  # in the folder of a repeat's checkpoints: a file for each that was or is due
 STARTED = "started.json"  # what ran, where only the job knew it
 
 # Of the run, where its nodes share a folder.

@@ -11,7 +11,7 @@ import time
 from node import trusted_folder
 from node.causes import Cause
 
-from . import scratch
+from . import chain, scratch
 from .answers import RefusedError
 from .around import disk_of
 from .daemon import daemon
@@ -105,6 +105,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         prune(job)
         limit_log(job)
         scratch.make(job)
+        chain.begin(job)
         # Of this run alone: another checkout may run the same campaign below another root.
         job.setdefault("mark", "%s#%s" % (job["dir"], os.urandom(8).hex()))
         job["hostname"] = host_name()

@@ -21,7 +21,7 @@ from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import head, node_tasks, orders, scratch, switches
+from . import chain, head, node_tasks, orders, scratch, switches
 from .answers import RefusedError
 from .daemon import enter, hold, identify, lease_lost, watch
 from .files import read_json, size_of, write
@@ -194,6 +194,8 @@ def end(part: Task, done: dict[str, Any]) -> NoReturn:
         take_down(part.job)
     finish(done)
     wait_for_others(part)
+    if ended_well(done) and not os.path.exists(os.path.join(part.folder, HALT)):
+        chain.remove(part.job)
     if part.guarded is not None:
         release(part.guarded)
     if part.rank == 0:
@@ -241,6 +243,7 @@ def prepare(part: Task) -> None:
         noted = check(job) + scratch.notes(job)
         limit_log(job)
         scratch.make(job)
+        chain.begin(job)
         told = {"boot_id": boot_id(), "noted": noted}
         write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
     except FileExistsError:  # its records are the other's: nothing is written there
@@ -331,6 +334,8 @@ def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> d
     told["teardown"] = run.get("teardown") or []
     told["tasks"] = node.get("tasks") or 0
     told["processes"] = [argv or node["argv"] for argv in node.get("processes") or []]
+    chain = run.get("chain")
+    told["chain"] = dict(chain, node=node["node_rank"]) if chain else None
     limits = dict(run["supervisor"], lease_s=spec.get("lease_s") or 0.0)
     return {**node, **limits, **told}
 

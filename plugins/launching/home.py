@@ -90,11 +90,14 @@ class Home:
         here = (size_of(self.folder / name) == size for name, size in sizes.items())
         return not done.get("log") and not done.get("others") and all(here)
 
-    def close(self, done: dict[str, Any], *, well: bool) -> None:
-        """Have the node remove the folder of a run that ended well, or keep it for a look."""
+    def close(self, done: dict[str, Any], *, well: bool, all_well: bool) -> None:
+        """Have the node remove the folder of a run that ended well, or keep it for a look; where
+        all nodes ended well, the checkpoints, too.
+        """
         done["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
-            answer, _ = self.talk.ask("folders:close", {"keep": not well}, kinds.CLOSED, FETCH_S)
+            spec = {"keep": not well, "all_well": all_well}
+            answer, _ = self.talk.ask("folders:close", spec, kinds.CLOSED, FETCH_S)
             done["kept"] = not answer["removed"]
 
 

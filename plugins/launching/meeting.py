@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import platform
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from node.causes import Cause
@@ -43,6 +44,7 @@ class Meeting:
         self.absent = {node.node_rank for node in orders.nodes}
         self.waiting = set(self.absent)  # for go
         # Nodes that only wait for others end after those that do not.
+        self.not_well = {node.node_rank for node in orders.nodes}
         self.launchers = {node.node_rank for node in orders.nodes if not node.waits}
         self._came = threading.Condition()
         self.patience = Patience(orders.limits.lost_contact_s, len(orders.nodes))
@@ -78,6 +80,18 @@ class Meeting:
     def ended(self, node: NodeRun) -> None:
         """Say that how a node ended is written down."""
         self.launchers.discard(node.node_rank)
+
+    def all_well(self, node: NodeRun, patience_s: float) -> bool:
+        """Say that a node ended well; return whether all did.
+
+        Node rank 0 of a run with checkpoints waits for the others so long: it removes these.
+        """
+        self.not_well.discard(node.node_rank)
+        waits = self.orders.chain is not None and node.node_rank == 0
+        until = time.monotonic() + patience_s
+        while waits and self.not_well and not self.run_folder.halt and time.monotonic() < until:
+            time.sleep(0.05)
+        return not self.not_well and self.run_folder.halt is None
 
     def over(self, node: NodeRun) -> bool:
         """Whether a node only waits for others, and they have ended."""

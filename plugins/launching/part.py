@@ -106,7 +106,9 @@ class Part:
             done = self.follow()
             self.home.complete(done)
             well = self.home.whole(done) and read(Ending, done).well
-            self.home.close(done, well=well and self.meeting.run_folder.halt is None)
+            all_well = well and self.meeting.all_well(self.node, self.limits.lost_contact_s)
+            well = well and self.meeting.run_folder.halt is None
+            self.home.close(done, well=well, all_well=all_well)
         except RefusalError as refusal:
             return self.ended(EndedBy.REFUSED, refusal.cause, str(refusal))
         except LostError as loss:

@@ -16,6 +16,7 @@ from runner.figures import devices
 from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
+from runner.figures.resumed import TOLERANCE, Resumed
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.logged_step import unmeasured
@@ -59,6 +60,7 @@ class CellEvidence:
     meanwhile: str = ""
     beside: str = ""
     mfu_percent: float | None = None
+    resumed: Resumed | None = None
 
     @cached_property
     def runs(self) -> Sequence[Record]:
@@ -243,6 +245,19 @@ def _profiled(evidence: CellEvidence) -> str:
     return next((run.profile.words for run in evidence.runs if run.profile), "")
 
 
+def _resume_differs(evidence: CellEvidence) -> str:
+    return evidence.resumed.sentence if evidence.resumed and evidence.resumed.same is False else ""
+
+
+def _faulted(evidence: CellEvidence) -> str:
+    stories = [run.story for run in evidence.runs if run.story]
+    count = sum(len(story.faults) for story in stories)
+    again = sum(len(story.attempts) > 1 for story in stories)
+    if count:
+        return f"{count} faults were caused in its runs"
+    return f"{again} of its runs went on after a failure" if again else ""
+
+
 def _not_clean(evidence: CellEvidence) -> str:
     noted = list(dict.fromkeys(words for run in evidence.runs for words in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
@@ -356,6 +371,16 @@ CODES: Mapping[str, Code] = {
             DIVERGED,
         ),
         Code(
+            "resume_differs",
+            "after a failure it does not go on as the campaign's unbroken run of the same cell and"
+            f" seed: a loss differs by more than {TOLERANCE:g} of it, and by more than the noise"
+            " before the failure ([goodput](how-to/goodput.md))",
+            "The trainer loses something when it goes on: the optimizer's state, its place in the"
+            " data, or a step",
+            _resume_differs,
+            DIVERGED,
+        ),
+        Code(
             "learns_slower",
             "it needs more training than its baseline to the target loss"
             " ([time to a loss](#time-to-a-loss))",
@@ -409,6 +434,14 @@ CODES: Mapping[str, Code] = {
             "a profiler ran along (the key `profile`), which may slow down all of a run",
             "Run the cell without `profile`; the trace stays with this run",
             _profiled,
+            UNSTEADY,
+        ),
+        Code(
+            "faulted",
+            "faults were caused in its runs (the key `faults`), or a run went on after a failure:"
+            " its speed is that of the last attempt alone",
+            "Quote its goodput; for its speed run the cell without `faults`",
+            _faulted,
             UNSTEADY,
         ),
         Code(
@@ -540,4 +573,5 @@ CODES: Mapping[str, Code] = {
         ),
     )
 }
-OF_FAILED = ("not_ok", "nan", "imported")  # what is said of a cell without a run that ended well
+# What is said of a cell without a run that ended well.
+OF_FAILED = ("not_ok", "nan", "resume_differs", "imported")

@@ -19,7 +19,7 @@ from runner.folder.placement import Placement, Started, Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import SCHEMA, UnreadableError, load
 from runner.terms.orders import Orders
-from runner.terms.outcome import Outcome, Sentence, Word
+from runner.terms.outcome import Outcome, Sentence, Time, Word
 from runner.terms.record import UNREADABLE
 from runner.terms.run import Run
 
@@ -36,18 +36,24 @@ def written_at(path: Path) -> float | None:
 
 @dataclass(frozen=True)
 class Halt:
-    """What ended a run first; `host` is None where the control node did."""
+    """What ended a run first, when by the clock of who wrote it; `host` is None where the control
+    node did.
+    """
 
     cause: Word
     host: Word | None
     message: Sentence
+    at: Time | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a node noted before the run began that may disturb it, in sentences."""
+    """What a node noted before the run began that may disturb it, in sentences; by how much its
+    clock was ahead of bench's.
+    """
 
     noted: tuple[Sentence, ...] = ()
+    clock_offset_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,14 @@ class RunFolder:
             if done is not None:
                 endings[host] = done
         return endings
+
+    def clock_ahead_s(self, rank: int) -> float:
+        """Return by how much a node's clock was ahead of bench's; 0 where nobody saw it."""
+        try:
+            ready: Prepared | None = load(self.node(rank) / names.PREPARED, shape(Prepared))
+        except UnreadableError:
+            return 0.0
+        return (ready.clock_offset_s if ready else None) or 0.0
 
     def noted(self) -> tuple[str, ...]:
         """Return what the nodes noted before the run began, each sentence after its host."""

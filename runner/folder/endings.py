@@ -23,8 +23,8 @@ class Ending:
     """What of a done.json says how the node's launcher ended.
 
     `own_cause` is the launch plugin's, where it has one; `log` says what of the log did not come
-    home; `started_at` is of the node's clock (epoch seconds), and the launcher
-    ran for `wall_s`.
+    home; `started_at` is of the node's clock (epoch seconds), and the launcher ran for `wall_s`;
+    all its processes had ended at `ended_at`.
     """
 
     ended_by: Word | None = None
@@ -36,6 +36,7 @@ class Ending:
     log: Sentence = ""
     started_at: Time | None = None
     wall_s: Seconds | None = None
+    ended_at: Time | None = None
 
     @property
     def _done(self) -> dict[str, Any]:

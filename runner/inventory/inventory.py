@@ -52,6 +52,10 @@ KEYS: Mapping[str, str] = {
         for each in ENGINES.values()
     ),
     "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
+    "cluster_checkpoints": "folder that all nodes see, for checkpoints of runs (absolute; default:"
+    " below cluster_root, which is enough for one node, on Slurm and with cluster_root_shared)",
+    "cluster_faults_allowed": "list of nodes whose network a cell's `faults` may cut and whose disk"
+    " they may fill ([goodput](how-to/goodput.md)); none unless named",
     "cluster_lost_contact_s": "a node that bench does not reach for so long is lost (default"
     f" {LOST_CONTACT_S:g}), longer where polls are slow; the node ends its run after twice that",
     "cluster_group": "group of users that you trust with your runs: a folder of runs may be theirs,"
@@ -129,6 +133,8 @@ def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) 
             "cluster_container_options",
             "cluster_engine",
             "cluster_scratch",
+            "cluster_checkpoints",
+            "cluster_faults_allowed",
             "npu_cann_home",
             "command_pins",
             *engine_keys(),
@@ -166,6 +172,10 @@ def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) 
         cann_home=shared["npu_cann_home"] or CANN_HOME,
         engine=engine,
         scratch=PurePosixPath(shared["cluster_scratch"]) if shared["cluster_scratch"] else None,
+        checkpoints=PurePosixPath(shared["cluster_checkpoints"])
+        if shared["cluster_checkpoints"]
+        else None,
+        faults_allowed=tuple(shared["cluster_faults_allowed"] or ()),
         root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
         group=shared["cluster_group"] or "",
         command_pins=declared_pins(shared["command_pins"], str(path)),

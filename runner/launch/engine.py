@@ -33,7 +33,7 @@ class Wanted:
     @property
     def nodes(self) -> int:
         """The most nodes that one of them has."""
-        return max(cell.nodes for cell in self.cells)
+        return max(cell.nodes_held for cell in self.cells)
 
     @property
     def devices(self) -> int:

@@ -59,7 +59,7 @@ def inspect(
     the others, a dataset too small for the cells, or not what the campaign began with.
     """
     refuse_unedited(cluster)
-    nodes = cluster.nodes[: max(cell.nodes for cell in cells)]
+    nodes = cluster.nodes[: max(cell.nodes_held for cell in cells)]
     named = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
     wanted = sorted(name for name in named if name.partition(" ")[0] in {*MANIFESTS, *SAME})
     # All nodes are asked at once, unless their root folders differ.

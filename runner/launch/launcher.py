@@ -19,6 +19,7 @@ from runner.folder.stored import UnreadableError, write_json, write_script
 from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
+from runner.launch.recovery import Recovery
 from runner.launch.times import timed
 from runner.launch.view import View
 from runner.plan.make import make_run
@@ -89,13 +90,18 @@ class Launcher:
         repeat: int,
         sizes: Mapping[str, Mapping[str, int]],
         port_try: int = 0,
+        recovery: Recovery | None = None,
     ) -> Planned:
-        """Plan one repeat of a cell as a new attempt; `sizes` are those of the datasets' files."""
+        """Plan one repeat of a cell as a new attempt; `sizes` are those of the datasets' files.
+
+        With `recovery` it goes on after an earlier attempt, on nodes that may be others.
+        """
         attempt = self.campaign.new_attempt(cell.id, repeat)
         run = make_run(
             matrix,
-            cell,
-            self.cluster,
+            recovery.cell if recovery else cell,
+            recovery.cluster if recovery else self.cluster,
+            begun=recovery.begun if recovery else None,
             campaign=self.campaign.name,
             repeat=repeat,
             attempt=attempt.number,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from runner.judge.decide import is_finished
 from runner.launch.launcher import Launcher, Planned, on_a_free_port
+from runner.launch.recovery import Recovery, can_go_on
 from runner.launch.side_by_side import each
 from runner.terms.cell import Cell, Matrix
 from runner.terms.outcome import Outcome
@@ -77,9 +78,9 @@ class Rounds:
                 self.ended.append(launcher.refused(planned))
         return count
 
-    def plan(self, asked: Repeat, port_try: int = 0) -> Planned:
-        """Plan a repeat of a cell as a new attempt."""
-        return self.launcher.plan(self.matrix, *asked, self.sizes, port_try)
+    def plan(self, asked: Repeat, port_try: int = 0, recovery: Recovery | None = None) -> Planned:
+        """Plan a repeat of a cell as a new attempt, or as one that goes on after another."""
+        return self.launcher.plan(self.matrix, *asked, self.sizes, port_try, recovery)
 
     def finish(self, begun: Begun) -> None:
         """Launch a run, and again what fails, until it is ok or has been retried enough.
@@ -91,21 +92,41 @@ class Rounds:
             ended = self.launch(asked, begun.planned)
             if begun.followed and not is_finished(ended) and not interrupts.over:
                 ended = self.launch(asked, self.plan(asked))
+            ended = self.recover(asked, begun.planned, ended)
             for _ in range(self.retry):
                 if ended.status == "ok" or interrupts.over:
                     break
-                ended = self.launch(asked, self.plan(asked))
+                planned = self.plan(asked)
+                ended = self.recover(asked, planned, self.launch(asked, planned))
         except Exception as error:
             if self.launcher.engine.at_once > 1:
                 self.launcher.view.broken(asked, error)
             raise
         self.ended.append(ended)
 
-    def launch(self, asked: Repeat, planned: Planned) -> Outcome:
+    def recover(self, repeat_of: Repeat, begun: Planned, ended: Outcome) -> Outcome:
+        """Have a run go on after failures, as its cell's `recovery` says; return how it ended."""
+        cell, repeat = repeat_of
+        if not cell.recovery:
+            return ended
+        recovery = Recovery(cell, begun.attempt.number, self.launcher.cluster)
+        for _ in range(recovery.most):
+            if ended.status == "ok" or self.launcher.interrupts.over:
+                break
+            attempt = self.launcher.campaign.attempts(cell.id, repeat)[-1]
+            if not can_go_on(ended, attempt):
+                break
+            recovery.failed(attempt)
+            planned = self.plan(repeat_of, recovery=recovery)
+            ended = self.launch(repeat_of, planned, recovery)
+        return ended
+
+    def launch(self, asked: Repeat, planned: Planned, recovery: Recovery | None = None) -> Outcome:
         """Launch a run, with another port where its own is in use; follow where it goes on."""
 
         def with_port(port_try: int) -> Outcome:
-            return self.launcher.once(self.plan(asked, port_try) if port_try else planned)
+            again = self.plan(asked, port_try, recovery) if port_try else planned
+            return self.launcher.once(again)
 
         cell, repeat = asked
         ended = on_a_free_port(with_port, self.launcher.interrupts)

@@ -19,6 +19,7 @@ from runner.judge import judge
 from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.judge.read_again import outcome_of
+from runner.load.attempt_story import story_of
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.samples import with_fetched
 from runner.load.tried import earlier
@@ -33,6 +34,7 @@ from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement, Reached, Record
 from runner.terms.run import Run
 from runner.terms.settings import Settings
+from runner.terms.story import Story
 
 RUNNING = "running; progress: trainbench status"
 
@@ -125,11 +127,20 @@ def _records(
                     record,
                     attempt=attempt.number,
                     tried=earlier(attempts, attempt),
+                    story=_story(attempts),
                     **of_matrix,
                 )
                 break
         else:
             yield pending
+
+
+def _story(attempts: Sequence[Attempt]) -> Story | None:
+    """Return what a repeat's attempts went through; None where that cannot be read."""
+    try:
+        return story_of(attempts)
+    except UnreadableError:
+        return None
 
 
 def _machines(

@@ -69,7 +69,8 @@ class Kind(ABC):
     `says` names the lines for people. `candidates` lists the systems that print them: the first
     that fits is the log's. `named` does so for a log without any step. Of the regular expressions
     `step` is the part of a line that shows that a step was logged, `error` begins a line by which
-    the trainer itself says why it ends, `success` is on one after which nothing is a failure.
+    the trainer itself says why it ends, `success` is on one after which nothing is a failure;
+    `counter` has the number of an iteration as its one group, for Python's `re` on a node.
     `own_rate` is False for lines that stand beside a trainer's own and whose samples/s need not be
     true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
@@ -85,6 +86,7 @@ class Kind(ABC):
     candidates: tuple[Candidate, ...]
     named: tuple[Candidate, ...] = ()
     step: bytes = b""
+    counter: bytes = b""
     error: bytes = b""
     success: bytes = b""
     own_rate: bool = True

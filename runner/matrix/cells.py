@@ -11,6 +11,7 @@ from runner.base.env import read_env
 from runner.base.errors import Faults, UserError
 from runner.base.masking import is_secret
 from runner.base.suggest import nearest
+from runner.matrix.faults_key import read_faults, read_recovery
 from runner.matrix.keys import CELL_KEYS
 from runner.matrix.profile_key import read_profile
 from runner.systems.common.registry import load_system, system_names
@@ -199,6 +200,7 @@ def _cell(
     env = {**shared, **public_env(values.get("env"), f"{where}: env")}
     nodes = CELL_KEYS["nodes"].read(values.get("nodes"), where)
     devices_per_node, device_ids = _devices(values, nodes, where, devices_of)
+    on_purpose = read_faults(values.get("faults"), where)
     return Cell(
         name=_name(point) or system.name,
         system=system.name,
@@ -212,6 +214,8 @@ def _cell(
         axes=dict(point),
         placement=_placement(values, where),
         profile=read_profile(values.get("profile"), system, where),
+        faults=on_purpose,
+        recovery=read_recovery(values.get("recovery"), on_purpose, where),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from runner.terms.cell import MOST_REPEATS, MOST_SEED, Parameter
 from runner.terms.engines.engine_table import ENGINES
+from runner.terms.faults import POLICIES
 
 # Keys that every system's cells have.
 CELL_KEYS: Mapping[str, Parameter] = {
@@ -28,6 +29,19 @@ CELL_KEYS: Mapping[str, Parameter] = {
             None,
             "a profiler's trace: torch, nsys, or {tool: torch, steps: 10-12, ranks: [0]}; such a"
             " run is never publishable (docs/how-to/other-tools.md)",
+        ),
+        Parameter(
+            "faults",
+            object,
+            None,
+            "faults caused on purpose: kill_rank@25, or a list or mapping (docs/how-to/goodput.md)",
+        ),
+        Parameter(
+            "recovery",
+            str,
+            None,
+            "how the run goes on after a failure; default with faults: restart",
+            choices=(*POLICIES, "none"),
         ),
         *(
             Parameter(

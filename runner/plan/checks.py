@@ -6,6 +6,7 @@ from math import prod
 from runner.base.errors import Faults, UserError
 from runner.base.text import counted
 from runner.plan.containers import check_image, image_of
+from runner.plan.fault_checks import check_faults
 from runner.plan.profiling import check_profile
 from runner.systems.common.launchers import SRUN
 from runner.systems.common.registry import load_system
@@ -40,6 +41,7 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     _check_iterations(cell, warmup_iters)
     check_image(cell, cluster)
     check_profile(cell, cluster)
+    check_faults(cell, cluster)
     load_system(cell.system).check(cell, cluster)
 
 

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import Any
 
+from node.supervisor.fault_kinds import KINDS
 from runner.base.escapes import ExactLine, ShellWord, TerminalLine
 from runner.base.text import counted, some
 from runner.matrix.select import in_order, select
@@ -18,6 +20,7 @@ from runner.terms.cell import Cell, Matrix, first
 from runner.terms.cluster import Cluster
 from runner.terms.run import Run
 
+MOST_FAULTS_SHOWN = 10  # of a cell, in text
 Folder = Callable[[Cell], PurePosixPath]  # of a cell's first attempt
 # What a scheduler would be given for each of some runs: its `script`, and its `step` in it if any.
 # The number is of the repeats of each.
@@ -77,6 +80,7 @@ def dry_run(
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
                 **({"setup": list(run.setup)} if run.setup else {}),
                 **({"teardown": list(run.teardown)} if run.teardown else {}),
+                **_on_purpose(run),
                 "seeds": list(matrix.seeds),
                 "train_iters": cell.parameters.get("train_iters"),
                 "run_dir": run.nodes[0].dir,
@@ -90,6 +94,37 @@ def dry_run(
             }
         )
     return plans
+
+
+def _on_purpose(run: Run) -> dict[str, Any]:
+    """Say what a run's first repeat will have done to it, and where its checkpoints lie."""
+    if run.chain is None:
+        return {}
+    hosts = {node.node_rank: node.host for node in run.nodes}
+    return {
+        "recovery": run.cell.recovery or "none",
+        "checkpoints": run.chain.folder,
+        "faults": [
+            {**asdict(fault), "host": hosts[fault.node], "does": KINDS[fault.kind]}
+            for fault in run.chain.faults
+        ],
+    }
+
+
+def _faults(plan: Mapping[str, Any]) -> Iterator[str]:
+    if "checkpoints" not in plan:
+        return
+    yield f"  checkpoints  {plan['checkpoints']}; after a failure: {plan['recovery']}"
+    for fault in plan["faults"][:MOST_FAULTS_SHOWN]:
+        when = f"{fault['after_s']:.1f} s of an attempt"
+        when = f"iteration {fault['iteration']}" if fault["iteration"] else when
+        lasts = f", for {fault['for_s']:g} s" if fault["for_s"] else ""
+        yield (
+            f"  fault  {fault['kind']} on {fault['host']} (node {fault['node']}, rank"
+            f" {fault['rank']}) after {when}{lasts}: {fault['does']}"
+        )
+    if (more := len(plan["faults"]) - MOST_FAULTS_SHOWN) > 0:
+        yield f"  and {counted(more, 'more fault')}, by the same dice (--format json has all)"
 
 
 def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[str]:
@@ -153,6 +188,7 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
         lines = [f"cell {plan['cell']}  ({plan['id']})", *_expected(expected, cluster)]
         for when in ("setup", "teardown"):
             lines += [f"  {when}  {ExactLine(line)}" for line in plan.get(when, ())]
+        lines += _faults(plan)
         lines += _nodes(plan)
         lines += _scheduled(plan.get(engine.name, {}))
         parts.append("\n".join(map(TerminalLine, lines)))

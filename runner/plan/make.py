@@ -14,7 +14,8 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
 from runner.terms.container_engines import ENGINES, ContainerEngine
-from runner.terms.orders import Limits, NodeRun
+from runner.terms.faults import Faults
+from runner.terms.orders import Chain, Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
 # The variables by which a process sees some of a node's devices alone.
@@ -32,9 +33,11 @@ def make_run(
     port_try: int = 0,
     dataset_sizes: Mapping[str, int] | None = None,
     folder: PurePosixPath | None = None,
+    begun: int | None = None,
 ) -> Run:
     """Plan one run, with its repeat's seed.
 
+    `begun` is the attempt that it goes on from, with others, itself by default.
     `dataset_sizes` (file name to bytes) is required of each node if known. `folder` is the
     attempt's own, which nodes that come with a job share.
     """
@@ -44,8 +47,12 @@ def make_run(
     dirs = run_folders(cluster, cluster.nodes[: cell.nodes], run_id, folder)
     scratch = scratch_of(cell, cluster, dirs[0])
     addresses = tuple(node.address for node in cluster.nodes[: cell.nodes])
+    chain = None
+    if cell.goes_on:
+        chain_id = f"{campaign}/{cell.id}/r{repeat}-{begun or attempt}"
+        chain = _chain(cell, cluster, repeat, chain_id, addresses)
     contexts = [
-        _context(cell, cluster, rank, run_dir, port, scratch, addresses)
+        _context(cell, cluster, rank, run_dir, port, scratch, addresses, chain)
         for rank, run_dir in enumerate(dirs)
     ]
     in_jobs = cluster.engine.in_jobs
@@ -66,6 +73,20 @@ def make_run(
         secrets=cluster.secrets,
         setup=cluster.engine.setup_lines(cell.placement),
         teardown=cluster.engine.teardown_lines(cell.placement),
+        chain=chain,
+    )
+
+
+def _chain(
+    cell: Cell, cluster: Cluster, repeat: int, chain_id: str, addresses: tuple[str, ...]
+) -> Chain:
+    """Plan where a repeat's checkpoints lie, and which faults its nodes cause."""
+    faults = cell.faults or Faults()
+    return Chain(
+        folder=str(cluster.chain_folder(chain_id)),
+        faults=faults.of_repeat(repeat, cell.nodes, cell.devices_per_node),
+        iteration=load_system(cell.system).counter(cell.parameters),
+        addresses=() if cluster.engine.in_jobs else addresses,
     )
 
 
@@ -116,6 +137,7 @@ def _context(
     port: int,
     scratch: str,
     addresses: tuple[str, ...],
+    chain: Chain | None,
 ) -> NodeContext:
     """Gather what a system needs to know of a node to write its command."""
     root = cluster.nodes[rank].root
@@ -139,6 +161,7 @@ def _context(
         image=image,
         containers=cluster.containers,
         cann_home=cluster.cann_home,
+        checkpoints=chain.folder if chain else "",
     )
 
 

@@ -11,6 +11,7 @@ from node.printable import printable
 from runner.document.campaign_document import CampaignDocument
 from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import details
+from runner.report.failures import failures
 from runner.report.heatmap import heatmaps
 from runner.report.page_script import content_policy, page_script
 from runner.report.plots import plots
@@ -73,5 +74,6 @@ def to_html(
         plots=plots(table, side_by_side=side_by_side),
         heatmaps=heatmaps(table),
         timelines=timelines(table),
+        failures=failures(table),
         problems=problems(table),
     )

@@ -55,6 +55,7 @@ def node_values(cell: Cell, node: NodeContext, local_rank: int = 0) -> dict[str,
         "scratch": node.scratch or None,
         "python": python(cell, node),
         "dataset": str(node.dataset) if cell.dataset else None,
+        "checkpoints": node.checkpoints or None,
     }
     launcher = cell.parameters["launcher"]
     if launcher == PROCESSES:
@@ -187,4 +188,5 @@ SYSTEM = System(
     own_keys=True,
     relies_on=relies_on,
     profiling=Profiling((NSYS,), steps=False),
+    resumes=lambda parameters: bool(parameters.get("resumes")),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common import gpt, launchers, megatron_context, megatron_experts, models
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, resumes
 from runner.systems.common.expert_models import MODELS
 from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
@@ -63,6 +64,8 @@ PARAMETERS = (
     Parameter("eval_iters", int, 0, "iterations of an evaluation", minimum=0),
     Parameter("tensorboard", bool, False, "write TensorBoard files into the run's folder"),
     Parameter("seed", int, 1234, "seed of weights and sample order", minimum=0),
+    INTERVAL,
+    ASYNC,
 )
 OPTIONS = (
     ("--tensor-model-parallel-size", "tensor_parallel"),
@@ -182,6 +185,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
         argv += ["--tensorboard-dir", node.events]
         argv += ["--tensorboard-queue-size", "5", "--log-timers-to-tensorboard"]
         argv += ["--log-validation-ppl-to-tensorboard"]
+    argv += _checkpoints(cell, node)
     argv += _profiler(cell, node)
     script: dict[str, int | None] = {f"{source}/pretrain_gpt.py": None}
     return Command(
@@ -207,6 +211,16 @@ def _model_options(values: Mapping[str, Any]) -> list[str]:
         argv += WITHOUT_APEX
         argv += ["--no-rope-fusion"] if values["position_embedding_type"] == models.ROPE else []
     return argv
+
+
+def _checkpoints(cell: Cell, node: NodeContext) -> list[str]:
+    """Build the options of its checkpoints; from an empty folder it begins at the beginning."""
+    values = cell.parameters
+    if not values["checkpoint_interval"] or not node.checkpoints:
+        return []
+    argv = ["--save", node.checkpoints, "--load", node.checkpoints, "--ckpt-format", "torch_dist"]
+    argv += ["--save-interval", str(values["checkpoint_interval"])]
+    return [*argv, *(["--async-save"] if values["checkpoint_async"] else [])]
 
 
 def _profiler(cell: Cell, node: NodeContext) -> list[str]:
@@ -255,4 +269,5 @@ SYSTEM = System(
     parallel=megatron_experts.PARALLEL,
     devices=("cuda",),
     profiling=Profiling(TOOLS),
+    resumes=resumes,
 )

@@ -10,11 +10,13 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, gpt, launchers, torch_gpt_checks
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes
 from runner.systems.common.expert_models import MODELS
 from runner.systems.common.launchers import DEEPSPEED, SRUN
 from runner.systems.common.system import Estimate, Profiling, Split, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.faults import TORCHRUN as TORCHRUN_POLICY
 from runner.terms.profile import TOOLS
 from runner.terms.record import DATA_PARALLEL, MIXED_FP8
 from runner.terms.run import Command, NodeContext
@@ -162,6 +164,9 @@ PARAMETERS = (
     Parameter("split", str, "900,50,50", "train, validation, test shares of the documents"),
     Parameter("eval_iters", int, 0, "validation iterations at the end", minimum=0),
     Parameter("seed", int, 1234, "seed of weights and sample order", minimum=0),
+    INTERVAL,
+    ASYNC,
+    KEEP,
 )
 SIZES = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size"),
@@ -224,6 +229,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
         *("--master_addr", node.master_address),
         *("--master_port", node.master_port),
     ]
+    if cell.recovery == TORCHRUN_POLICY:
+        torchrun = launchers.elastic(node, gpt.python(node))
     return Command(argv=(*torchrun, *argv), env=env, cwd=str(source), requires=requires)
 
 
@@ -244,6 +251,9 @@ def _options(cell: Cell, node: NodeContext) -> list[str]:
             argv += [flag] if value else []
         elif value is not None:
             argv += [flag, str(value)]
+    if node.checkpoints:
+        token = "/".join(node.checkpoints.split("/")[-3:])
+        argv += ["--checkpoint-dir", node.checkpoints, "--checkpoint-token", token]
     if profile := cell.profile:
         argv += ["--profile", profile.tool, "--profile-steps", f"{profile.first}-{profile.last}"]
         argv += ["--profile-ranks", ",".join(map(str, profile.ranks))]
@@ -298,4 +308,5 @@ SYSTEM = System(
     devices=("cpu", "cuda"),
     layout_free=True,
     profiling=Profiling(TOOLS),
+    resumes=resumes,
 )

@@ -12,6 +12,7 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, gpt, launchers
 from runner.systems.common import torchtitan_options as options
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes
 from runner.systems.common.models import SDPA
 from runner.systems.common.system import Estimate, Profiling, Split, System, parallel_sizes
 from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
@@ -101,6 +102,9 @@ PARAMETERS = (
     Parameter("clip_grad", float, 1.0, "largest global gradient norm", minimum=0),
     Parameter("tensorboard", bool, False, "write TensorBoard files into the run's folder"),
     Parameter("seed", int, 1234, "seed of weights", minimum=0),
+    INTERVAL,
+    ASYNC,
+    KEEP,
 )
 PARALLEL = (
     *gpt.WITH_CONTEXT,
@@ -329,4 +333,5 @@ SYSTEM = System(
     attention=attention,
     devices=("cuda",),
     profiling=Profiling((TORCH,), ranks=False),
+    resumes=resumes,
 )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from node.printable import printable
 from runner.expect.prices import Prices
+from runner.figures.goodput import goodput
 from runner.figures.summary import CellStatistics, cell_statistics
 from runner.figures.target import time_to_target, time_to_validation_target
 from runner.matrix.published import PublishedRow
@@ -49,7 +50,8 @@ def rows(
 def _row(runs: Sequence[Record]) -> Row:
     try:
         targets = time_to_target(runs), time_to_validation_target(runs)
-        return Row(tuple(runs), cell_statistics(runs), *targets)
+        spent = goodput([run.story for run in runs if run.story])
+        return Row(tuple(runs), cell_statistics(runs), *targets, goodput=spent)
     except Exception as error:
         return _unreadable(runs, error)
 

@@ -14,6 +14,7 @@ from runner.figures.publishable import (
     on_its_nodes,
     verdict,
 )
+from runner.figures.resumed import resumed
 from runner.tables.row import Row
 
 PUBLISHABLE = "publishable"
@@ -29,6 +30,7 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
     judged = []
     for row in table:
         base = row.comparison.base if row.comparison else None
+        goes_on = resumed(row.records, records)
         evidence = CellEvidence(
             records=row.records,
             statistics=row.statistics,
@@ -38,8 +40,9 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
             meanwhile=_first(row, shared),
             beside=_first(row, beside),
             mfu_percent=row.mfu_percent,
+            resumed=goes_on,
         )
-        judged.append(replace(row, verdict=verdict(evidence)))
+        judged.append(replace(row, verdict=verdict(evidence), resumed=goes_on))
     return judged
 
 

@@ -12,8 +12,10 @@ from runner.expect.expectation import Expectation
 from runner.figures import devices as catalogue
 from runner.figures.between_runs import RateDifference
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
+from runner.figures.goodput import Goodput
 from runner.figures.parity import Parity
 from runner.figures.power import Power
+from runner.figures.resumed import Resumed
 from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
@@ -97,7 +99,8 @@ class Row:
     `published` are the rows of documents that stand beside the cell, in their order. `verdict` has
     the codes of figures/publishable.py that hold, worst first, to why. `expectation` is what others
     reached on such a device with such a model in such arithmetic, None where nobody published it.
-    `cost` is what it costs by a person's prices, None without any.
+    `cost` is what it costs by a person's prices, None without any. `goodput` has what failures and
+    checkpoints cost, None where it has none; `resumed` whether it went on as the unbroken run.
     """
 
     records: tuple[Record, ...]
@@ -110,6 +113,8 @@ class Row:
     verdict: Mapping[str, str] = field(default_factory=dict)
     expectation: Expectation | None = None
     cost: CellCost | None = None
+    goodput: Goodput | None = None
+    resumed: Resumed | None = None
 
     @property
     def publishable(self) -> bool:

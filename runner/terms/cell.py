@@ -15,6 +15,7 @@ from node.schema import AnyOf, OneOf, Text, Whole
 from runner.base.errors import UserError
 from runner.terms.engines.engine_settings import CellAsks
 from runner.terms.engines.engine_table import PLACEMENT
+from runner.terms.faults import POLICIES, SPARE, Faults
 from runner.terms.orders import MOST_NODES, Rank, Variable
 from runner.terms.profile import Profile
 from runner.terms.tuning import Tuning
@@ -51,7 +52,8 @@ class Cell:
     recorded stays, as a later version may know parameters that it does not have. `pin` is "" where
     setup brought nothing for it, `dataset` where it reads none of setup's. `placement` is what it
     asks of a scheduler in place of the inventory's key of that name. With a `profile` a profiler
-    runs along.
+    runs along. `faults` are caused on purpose; `recovery` says how it goes on after a failure ("":
+    it does not).
     """
 
     name: Annotated[str, Text(most=100_000)]
@@ -67,6 +69,8 @@ class Cell:
     placement: Mapping[Placed, CellAsks] = field(default_factory=dict)
     id: Annotated[str, CellId] = ""
     profile: Profile | None = None
+    faults: Faults | None = None
+    recovery: Annotated[str, OneOf("", *POLICIES)] = ""
 
     def __post_init__(self) -> None:
         """Name the folder, unless it is recorded."""
@@ -78,6 +82,17 @@ class Cell:
     def world_size(self) -> int:
         """Processes of the cell, one a device."""
         return self.nodes * self.devices_per_node
+
+    @property
+    def nodes_held(self) -> int:
+        """Nodes that it may run on, a spare one included."""
+        return self.nodes + (self.recovery == SPARE)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an attempt may go on from an earlier one's checkpoint."""
+        saves = self.parameters.get("checkpoint_interval") or self.parameters.get("resumes")
+        return bool(self.faults or self.recovery or saves)
 
     @property
     def digest(self) -> str:
@@ -102,6 +117,8 @@ class Cell:
             ),
             *([sorted(self.placement.items())] if self.placement else []),
             *([asdict(self.profile)] if self.profile else []),
+            *([asdict(self.faults)] if self.faults else []),
+            *([self.recovery] if self.recovery else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:8]
 

@@ -38,7 +38,8 @@ class Cluster:
     `scratch` is a folder on a disk of each
     node's own. `root_shared`: all nodes see one folder as their root. `command_pins` are the
     names of the pin sets that it declares for system command. `group` may write to folders of runs,
-    too, whose files are executed.
+    too, whose files are executed. `checkpoints` is a folder that all nodes see, for those of runs.
+    On the nodes of `faults_allowed` a cell may cut the network and fill a disk.
     """
 
     name: str
@@ -56,6 +57,8 @@ class Cluster:
     root_shared: bool = False
     command_pins: tuple[str, ...] = ()
     group: str = ""
+    checkpoints: PurePosixPath | None = None
+    faults_allowed: tuple[str, ...] = ()
 
     @property
     def one_root(self) -> bool:
@@ -70,6 +73,11 @@ class Cluster:
         """
         own = (node.host,) if self.root_shared else ()
         return node.root.joinpath("runs", *own, run_id)
+
+    def chain_folder(self, chain_id: str) -> PurePosixPath:
+        """Return where a repeat's checkpoints lie; `chain_id` is the id of its first attempt."""
+        above = self.checkpoints or self.nodes[0].root / "runs" / ".checkpoints"
+        return above / chain_id
 
     def devices_of(self, nodes: int) -> int:
         """Return the devices that each of the first `nodes` has.

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from node.checked import HostName, InsidePath, VariableName
 from node.schema import AnyOf, List, Number, Text, Whole
 from runner.base.shape import shape
+from runner.terms.faults import Fault
 
 GRACE_S = 5.0  # between TERM and KILL
 LOG_CAP_BYTES = 256 * 1024 * 1024  # of a node's log that is brought to the control node
@@ -74,6 +75,21 @@ class NodeRun:
         return not self.argv or self.serves
 
 
+@dataclass(frozen=True)
+class Chain:
+    """The attempts of a repeat that go on from each other's checkpoints.
+
+    `folder` holds these, and which faults have been: every node of the run sees it. `iteration`
+    finds the number of an iteration in a line of the log (a regular expression with one group; "":
+    none is known). `addresses` are the nodes' by rank, for a fault of the network.
+    """
+
+    folder: Path
+    faults: tuple[Fault, ...] = ()
+    iteration: Line = ""
+    addresses: tuple[Line, ...] = ()
+
+
 Nodes = Annotated[tuple[NodeRun, ...], List(shape(NodeRun), MOST_NODES, 1, tuple)]
 
 
@@ -113,6 +129,7 @@ class Orders:
     placement: Mapping[Line, Asked] = field(default_factory=dict)
     setup: tuple[Line, ...] = ()
     teardown: tuple[Line, ...] = ()
+    chain: Chain | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return these keys of run.json."""
@@ -124,6 +141,7 @@ class Orders:
             **({"placement": dict(self.placement)} if self.placement else {}),
             **({"setup": list(self.setup)} if self.setup else {}),
             **({"teardown": list(self.teardown)} if self.teardown else {}),
+            **({"chain": asdict(self.chain)} if self.chain else {}),
         }
 
     @property
@@ -136,4 +154,5 @@ class Orders:
         part = asdict(node)
         for key in ("host", "node_rank", "serves", "step", "tasks"):
             del part[key]
-        return {"run_id": self.run_id, **part, **asdict(self.limits)}
+        chain = {**asdict(self.chain), "node": node.node_rank} if self.chain else None
+        return {"run_id": self.run_id, **part, **asdict(self.limits), "chain": chain}

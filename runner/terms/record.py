@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from runner.terms.architecture import Architecture
 from runner.terms.profile import Profile
+from runner.terms.story import Story
 
 # One documented list (docs/runs.md). A run that never trained a step is `did_not_run`, whatever
 # ended it (`no_steps` where its trainer ended by itself and nothing says why), and carries no
@@ -300,6 +301,7 @@ class Record:
     imported: bool = False
     profile: Profile | None = None  # that ran along
     until_percent: float | None = None  # its cell was repeated until samples/s was known to that
+    story: Story | None = None  # of its attempts that went on from each other
 
     @property
     def sample_length(self) -> int | None:

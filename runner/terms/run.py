@@ -13,7 +13,7 @@ from node.supervisor.names import EVENTS, TRACES
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.container_engines import Containers
-from runner.terms.orders import Limits, Line, Nodes, Orders, Port, Variable
+from runner.terms.orders import Chain, Limits, Line, Nodes, Orders, Port, Variable
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class NodeContext:
     containers: Containers = field(default_factory=Containers)
     scratch: str = ""  # a folder of the run's own on the node's disk
     cann_home: str = ""  # the folder with CANN's set_env.sh
+    checkpoints: str = ""  # the folder of the repeat's checkpoints, which all nodes see
 
     @property
     def in_job(self) -> bool:
@@ -150,6 +151,7 @@ class Run:
     imported: Imported | None = None
     setup: tuple[Line, ...] = ()
     teardown: tuple[Line, ...] = ()
+    chain: Chain | None = None
 
     @property
     def id(self) -> str:
@@ -167,6 +169,7 @@ class Run:
             self.cell.placement,
             self.setup,
             self.teardown,
+            self.chain,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class Megatron(LineParser):
         Candidate("megatron_core", "the log names megatron/core", (_CORE_PATHS,)),
         Candidate("megatron_lm", "the log names megatron", (_MEGATRON,)),
     )
+    counter = rb"iteration(?<!, iteration) {1,9}(\d{1,9})/"
     step = rb"iteration(?<!, iteration) {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
     gives = (
         *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),

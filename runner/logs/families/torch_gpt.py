@@ -43,6 +43,7 @@ class TorchGpt(LineParser):
     loss_kind = "window"
     holds = "the mean since the line before; it evaluates behind the last one"
     step = rb"torch_gpt step="
+    counter = rb"torch_gpt step=(\d{1,9})/"
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "
     head = re.compile(rb"torch_gpt (config|start|eval|step=)")
@@ -77,6 +78,7 @@ class TorchGpt(LineParser):
             nan=whole(fields.get(b"nan")) or 0,
             loss=number(fields.get(b"loss")),
             grad_norm=number(fields.get(b"grad_norm")),
+            paused_ms=quantity(fields.get(b"paused_ms")) or 0.0,
         )
 
     def _memory(self, fields: Mapping[bytes, bytes]) -> None:

@@ -82,6 +82,7 @@ class TorchTitan(LineParser):
         "the mean since the line before, or since a validation; checkpoints are in it"
         " where the log does not say how long they took"
     )
+    counter = rb"step:(?<!validate step:) {1,9}(\d{1,9})  "
     step = rb"step:(?<!validate step:) {1,9}\d{1,9}  (?:\x1b\[[\d;]{1,20}m)?loss: "
     success = rb" - root - INFO - Training completed\b"
     marker = b"step: "

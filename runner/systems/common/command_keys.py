@@ -58,6 +58,10 @@ SIZES = (
     Parameter("train_iters", int, None, "iterations of a run; default: as its log says", minimum=1),
     Parameter("log_interval", int, None, "iterations a logged line covers", minimum=1),
     Parameter("seed", int, None, "seed; `seeds` of the matrix sets it", minimum=0),
+    Parameter(
+        "checkpoint_interval", int, None, "iterations between two checkpoints, a word", minimum=1
+    ),
+    Parameter("resumes", bool, None, "true: it goes on from what is in {checkpoints}, if anything"),
 )
 ABOUT, SIZED = {item.name for item in RUN}, {item.name for item in SIZES}
 FACTS: Mapping[str, str] = {
@@ -75,6 +79,8 @@ FACTS: Mapping[str, str] = {
     "dataset": "folder of the dataset that the cell names with `dataset`",
     "rank": "number of the process, from 0 (launcher processes)",
     "local_rank": "its number on the node, from 0 (launcher processes)",
+    "checkpoints": "folder for checkpoints that all nodes see, empty at first; what an attempt"
+    " leaves there the next one finds (with resumes, faults or recovery)",
     HOSTFILE: "file with the nodes' addresses and devices (launcher first_node)",
 }
 

@@ -42,6 +42,20 @@ def torch(module: str, node: NodeContext, python: str) -> list[str]:
     return argv
 
 
+def elastic(node: NodeContext, python: str) -> list[str]:
+    """Return torchrun that starts processes again itself; its nodes meet at the first one's port.
+
+    Ranks are not static then: who comes first to the meeting is the first.
+    """
+    return [
+        *(python, "-m", RUN, "--nnodes", str(node.nnodes)),
+        *("--nproc_per_node", str(node.nproc_per_node), "--max-restarts", "100"),
+        *("--rdzv-backend", "c10d", "--rdzv-id", "trainbench"),
+        *("--rdzv-endpoint", f"{node.master_address}:{node.master_port}"),
+        *("--local-addr", node.addresses[node.node_rank]),
+    ]
+
+
 def by_srun(
     node: NodeContext,
     argv: Sequence[str],

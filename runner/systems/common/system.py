@@ -4,6 +4,7 @@ Each `runner/systems/<name>.py` defines one `SYSTEM`; its role `roles/<name>` pu
 docs/adding-a-system.md walks through both.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -81,6 +82,19 @@ def _on_nothing_else(cell: Cell) -> Mapping[str, str]:
     return {}
 
 
+def _with_a_group(pattern: object) -> str:
+    """Return a matrix's own pattern of a step, where Python's `re` can use it."""
+    try:
+        groups = re.compile(pattern).groups if isinstance(pattern, str) else 0
+    except re.error:
+        return ""
+    return str(pattern) if groups else ""
+
+
+def _never(parameters: Mapping[str, Any]) -> bool:
+    return False
+
+
 def _precision(parameters: Mapping[str, Any]) -> str | None:
     return parameters.get("precision")
 
@@ -117,6 +131,7 @@ class System:
     `historic`: it serves to reproduce a documented benchmark.
     `layout_free`: of a seed its first weights are the same however it splits the model.
     `profiling`: what `profile` of a cell may be; its command then has the options.
+    `resumes` says of a cell's parameters whether it goes on from a checkpoint.
     """
 
     name: str
@@ -140,6 +155,7 @@ class System:
     layout_free: bool = False
     historic: bool = False
     profiling: Profiling | None = None
+    resumes: Callable[[Mapping[str, Any]], bool] = _never
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -165,6 +181,19 @@ class System:
         cell = self.typed(cell)
         known = Known(self.tokens_per_sample(cell), cell.world_size)
         return measure(self.readers_of(cell.parameters), logs, known)
+
+    def counter(self, parameters: Mapping[str, Any]) -> str:
+        """Return what finds the number of an iteration in a line of the log, by one group.
+
+        A regular expression of Python's, by which nodes know when a fault is due; "" where none is
+        known.
+        """
+        log = parameters.get("log")
+        if isinstance(log, dict):
+            return _with_a_group(log.get("step"))
+        kinds = self.readers_of(parameters).values()
+        counters = (getattr(kind, "counter", b"") for kind in kinds)
+        return next(filter(None, counters), b"").decode()
 
     def typed(self, cell: Cell) -> Cell:
         """Return a recorded cell with its parameters typed; see `recorded`."""

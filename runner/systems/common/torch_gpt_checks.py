@@ -36,6 +36,12 @@ def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
             f"split is {cell.parameters['split']!r}; write three shares such as 900,50,50"
         )
     _check_deepspeed(cell, cluster)
+    values = cell.parameters
+    if cell.goes_on and values["engine"] == DEEPSPEED:
+        raise UserError("checkpoints, faults and recovery go with engine torch alone; change one")
+    for key in ("checkpoint_async", "checkpoint_keep"):
+        if values[key] and not values["checkpoint_interval"]:
+            raise UserError(f"{key} needs checkpoint_interval")
 
 
 def _check_shape(cell: Cell, model: Decoder, *, llama: bool) -> None:

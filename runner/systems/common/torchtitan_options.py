@@ -10,6 +10,7 @@ from typing import Any
 from node.supervisor.names import TRACES
 from runner.base.errors import UserError
 from runner.systems.common import gpt
+from runner.systems.common.checkpoint_keys import KEPT
 from runner.systems.common.expert_keys import BALANCED
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
@@ -279,4 +280,20 @@ def _both(values: Mapping[str, Any], node: NodeContext) -> list[str]:
         *("--training.mixed_precision_param", kind),
         *("--metrics.save_tb_folder", node.events),
         "--metrics.disable_color_printing",
+        *_checkpoints(values, node),
+    ]
+
+
+def _checkpoints(values: Mapping[str, Any], node: NodeContext) -> list[str]:
+    """Build the options of its checkpoints; it goes on from the newest in the folder by itself.
+
+    One alone cannot stay: it keeps none that it is not done with (keep_latest_k is 0, or above 1).
+    """
+    if not values["checkpoint_interval"] or not node.checkpoints:
+        return []
+    return [
+        *("--checkpoint.enable", "--checkpoint.folder", node.checkpoints),
+        *("--checkpoint.interval", str(values["checkpoint_interval"])),
+        *("--checkpoint.async_mode", "async" if values["checkpoint_async"] else "disabled"),
+        *("--checkpoint.keep_latest_k", str(max(2, values["checkpoint_keep"] or KEPT))),
     ]

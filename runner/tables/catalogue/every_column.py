@@ -12,6 +12,7 @@ from runner.tables.catalogue.compared_columns import baseline, published
 from runner.tables.catalogue.cost_columns import COST
 from runner.tables.catalogue.device_columns import LOAD
 from runner.tables.catalogue.expect_columns import EXPECTED
+from runner.tables.catalogue.goodput_columns import GOODPUT
 from runner.tables.catalogue.settings_columns import (
     BATCH,
     DEVICES,
@@ -44,6 +45,7 @@ _MEASURED = (
     *LOSSES,
     *STEPS,
     *SCALING,
+    *GOODPUT,
 )
 # What cells are compared in unless told otherwise, to the percent by which it may differ.
 THRESHOLDS: Mapping[str, float] = {

@@ -210,6 +210,12 @@ def parser() -> argparse.ArgumentParser:
     add("--lr-warmup-iters", type=_count, default=0, help="iterations of linear warm-up")
     add("--clip-grad", type=_amount, default=1.0, help="largest norm of all gradients; 0: no limit")
     add("--weight-decay", type=_amount, default=0.1, help="AdamW's, for matrices only")
+    add = made.add_argument_group("checkpoints").add_argument
+    add("--checkpoint-dir", metavar="FOLDER", help="that all ranks see; go on from what is there")
+    add("--checkpoint-interval", type=_count, default=0, help="iterations between saves; 0: none")
+    add("--checkpoint-async", action="store_true", help="save while training goes on")
+    add("--checkpoint-keep", type=_positive, default=2, help="newest checkpoints that stay")
+    add("--checkpoint-token", default="", help="only checkpoints with the same one are loaded")
     add = made.add_argument_group("profiler").add_argument
     add("--profile", choices=("torch", "nsys"), help="what traces some iterations; nsys runs us")
     add("--profile-steps", type=_steps, metavar="FIRST-LAST", help="iterations, from 4")

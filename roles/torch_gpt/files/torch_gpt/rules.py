@@ -30,6 +30,10 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.context_parallel > 1:
         _check_context(options)
+    if options.checkpoint_interval and not options.checkpoint_dir:
+        raise TrainerError("--checkpoint-interval needs --checkpoint-dir")
+    if options.checkpoint_dir and options.engine == "deepspeed":
+        raise TrainerError("--checkpoint-dir goes with --engine torch only; leave it out")
 
 
 def _check_shape(options: argparse.Namespace) -> None:

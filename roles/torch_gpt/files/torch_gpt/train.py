@@ -15,8 +15,8 @@ rules.py and shapes.py; of the model: layers.py, gpt2.py, llama.py with windows.
 cross_entropy.py and model.py, which puts them together; of the ways to spread it: tensor_group.py,
 context_group.py with partial_attention.py, sharding.py (ZeRO), pipeline.py and by_deepspeed.py (the
 other engine); compiling.py (torch.compile, float8, CUDA graphs), expert_load.py (what experts had
-to do), data.py (batches), profiling.py (traces), world.py (ranks) and this
-one (the loop).
+to do), data.py (batches), profiling.py (traces), checkpoint.py (saving and going on), world.py
+(ranks) and this one (the loop).
 
 Output: global rank 0 prints to stdout; a value never holds a space (an underscore stands for it).
 
@@ -56,17 +56,28 @@ read once there: what reporting a line takes is in the next line's window, as wi
     memory_used_mib       memory in use on the device, by all its processes; `-` on a CPU
     memory_rss_mib        on a CPU the largest resident size of the rank's process so far, else `-`
 
+With --checkpoint-dir it goes on from the newest good checkpoint there, and rank 0 says so, with the
+time of day of the first iteration's begin, the seconds since its process began, and what loading
+took of them; later, what became of each save: how long training stood still for it, and how long it
+took until it was on the disk. Step lines then have `paused_ms`, the time of a window that saves
+took, which is not in its step_time_ms.
+
+    torch_gpt resumed step=20 at=1700000000.000 start_s=4.210 load_s=0.120 bytes=16012345
+    torch_gpt checkpoint refused=step-00000030 why=__0_0.distcp_has_another_checksum
+    torch_gpt checkpoint step=40 stall_s=0.0102 durable_s=0.3100 write_s=0.2900 bytes=16012345
+    torch_gpt checkpoint failed=60 why=No_space_left_on_device
+
 Exit status: 0; 2 for wrong arguments, 1 for anything else (torchrun makes every failure 1).  An
 expected error is one line ``torch_gpt error: ...`` on stderr that names the cure.
-Nothing is written to disk, except a trace with --profile: a benchmark that saves checkpoints would
-measure the disk.
+Nothing else is written to disk, except a trace with --profile.
 """
 
 from __future__ import annotations
 
 import time
 
-STARTED = time.monotonic()  # before torch is imported: wall_s includes what a user waits for
+# Before torch is imported: wall_s includes what a user waits for.
+STARTED_AT, STARTED = time.time(), time.monotonic()
 
 import arguments  # noqa: E402
 
@@ -83,6 +94,7 @@ from typing import Any, NoReturn  # noqa: E402
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler talks in the log otherwise
 
 import by_deepspeed  # noqa: E402
+import checkpoint  # noqa: E402
 import compiling  # noqa: E402
 import data  # noqa: E402
 import megatron_mmap  # noqa: E402
@@ -99,7 +111,10 @@ from torch import Tensor  # noqa: E402
 from world import Ranks  # noqa: E402
 
 # Options that the line of all options has not: of what is not there.
-HIDDEN = {True: ("profile",), False: ("profile", "moe_", "expert", "routing", "num_experts")}
+HIDDEN = {
+    True: ("profile", "checkpoint_"),
+    False: ("profile", "checkpoint_", "moe_", "expert", "routing", "num_experts"),
+}
 Batch = tuple[Tensor, Tensor]  # inputs and targets, int64 [samples, seq] each
 
 
@@ -136,18 +151,18 @@ class LossScale:
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
         self.value = 2.0**16 if enabled else 1.0
-        self._good = 0
+        self.good = 0
 
     def overflowed(self, norm: Tensor) -> bool:
         """Adapt to this iteration's norm; true if the update must be left out."""
         if not self.enabled:
             return False  # without asking the device, which would wait for it
         if not math.isfinite(norm.item()):
-            self.value, self._good = max(1.0, self.value / 2), 0
+            self.value, self.good = max(1.0, self.value / 2), 0
             return True
-        self._good += 1
-        if self._good == self.growth:
-            self.value, self._good = self.value * 2, 0
+        self.good += 1
+        if self.good == self.growth:
+            self.value, self.good = self.value * 2, 0
         return False
 
 
@@ -176,6 +191,7 @@ class Trainer:
             self.forward_backward = compiling.Replayed(self.one_pass, warm_ups)
         self.fused = options.adamw == "fused" and options.zero_stage == 0
         self.never = torch.zeros((), device=ranks.device)  # has a gradient overflowed
+        self.position = checkpoint.Position(loss_scale=self.scale.value)
         self.batches = self.micro_batches()
         self.ready = next(self.batches)
         self.schedule, self.engine = None, None
@@ -184,6 +200,11 @@ class Trainer:
         if options.engine == "deepspeed":
             self.engine = by_deepspeed.Engine(self.model, self.optimizer, options, passes)
             self.model = self.engine.module
+        self.checkpoints = None
+        if options.checkpoint_dir:
+            self.checkpoints = checkpoint.Checkpoints(
+                options, ranks, self.model, self.optimizer, say
+            )
 
     def batch(self, samples: data.Samples, first: int) -> Batch:
         """Return the rank's micro batch from the ranks' samples ``first`` on."""
@@ -193,9 +214,11 @@ class Trainer:
         return tokens, targets
 
     def micro_batches(self) -> Iterator[Batch]:
-        """Yield the rank's micro batches of all iterations, one after the other."""
+        """Yield the rank's micro batches of all iterations to come, one after the other."""
         every = self.ranks.data_size * self.options.micro_batch_size
-        for first in range(0, self.options.train_iters * self.options.global_batch_size, every):
+        iterations = self.options.train_iters - self.position.iteration
+        begin = self.position.samples
+        for first in range(begin, begin + iterations * self.options.global_batch_size, every):
             yield self.batch(self.samples, first)
 
     def read_on(self) -> Batch:
@@ -264,30 +287,62 @@ class Trainer:
 
     def observed_step(self, step: int) -> tuple[Tensor, Tensor | None, bool]:
         """Run iteration ``step``, from 1; after the second, rank 0 says what the start took."""
-        if step == 2 and self.ranks.rank == 0:
-            result, attention = compiling.attention_of(lambda: self.step(1))
+        resumed_at = self.position.iteration
+        if step == resumed_at + 2 and self.ranks.rank == 0:
+            result, attention = compiling.attention_of(lambda: self.step(step - 1))
             took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
             if attention == "-":
                 attention = "math"  # compiled, or a context group's, to its single products
             say("start", **took, attention=attention)
             return result
         result = self.step(step - 1)
-        if step == 1:
+        if step == resumed_at + 1:
             world.synchronize(self.ranks)
             self.first_step_s = time.monotonic() - STARTED
         return result
+
+    def resume(self, checkpoints: checkpoint.Checkpoints) -> None:
+        """Go on where the newest good checkpoint is, and say where that is."""
+        self.position, load_s, size = checkpoints.load()
+        if self.position.iteration:
+            self.scale.value, self.scale.good = self.position.loss_scale, self.position.good_steps
+            if self.options.precision == "fp8" and self.options.zero_stage >= 2:
+                compiling.scale_float8(self.model)
+            self.batches = self.micro_batches()
+            self.ready = next(self.batches, self.ready)
+        torch.distributed.barrier()
+        if self.ranks.rank == 0:
+            now = time.time()
+            took = {"start_s": f"{now - STARTED_AT:.3f}", "load_s": f"{load_s:.3f}", "bytes": size}
+            say("resumed", step=self.position.iteration, at=f"{now:.3f}", **took)
+
+    def save(self, checkpoints: checkpoint.Checkpoints, step: int) -> float:
+        """Save after iteration ``step`` if it is one to save; return the seconds that took."""
+        checkpoints.tell()
+        every = self.options.checkpoint_interval
+        if not every or step % every or step == self.options.train_iters:
+            return 0.0
+        world.synchronize(self.ranks)
+        iterations = step - self.position.iteration
+        samples = self.position.samples + iterations * self.options.global_batch_size
+        return checkpoints.save(
+            checkpoint.Position(step, samples, self.scale.value, self.scale.good)
+        )
 
     def train(self) -> None:
         """Run all iterations, printing a line for each window."""
         options, ranks = self.options, self.ranks
         losses: list[Tensor] = []
         skips = 0
+        paused = 0.0  # of the window, seconds that checkpoints took
+        if self.checkpoints is not None:
+            self.resume(self.checkpoints)
         profile = profiling.Profile(options, ranks)
         torch.distributed.barrier()
         if options.gc_interval:  # else a rank collects now, another then, and all wait for each
             gc.disable()
         began = time.perf_counter()
-        for step in range(1, options.train_iters + 1):
+        for step in range(self.position.iteration + 1, options.train_iters + 1):
             if collects(step, options):
                 gc.collect()
             profile.before(step)
@@ -295,11 +350,13 @@ class Trainer:
             profile.after(step)  # in the iteration's own time, writing included
             losses.append(loss)
             skips += skipped
+            if self.checkpoints is not None:
+                paused += self.save(self.checkpoints, step)
             if step % options.log_interval and step < options.train_iters:
                 continue
             world.synchronize(ranks)
             now = time.perf_counter()
-            elapsed, began = now - began, now
+            elapsed, began = now - began - paused, now
             of_steps = world.average(torch.stack(losses), ranks)
             finite = of_steps[of_steps.isfinite()]
             memory, experts = world.memory(ranks), self.experts.line()
@@ -316,8 +373,11 @@ class Trainer:
                     nan=len(losses) - len(finite),
                     **experts,
                     **memory,
+                    **({"paused_ms": f"{1000 * paused:.2f}"} if self.checkpoints else {}),
                 )
-            losses, skips = [], 0
+            losses, skips, paused = [], 0, 0.0
+        if self.checkpoints is not None:
+            self.checkpoints.settle()
 
     @torch.no_grad()
     def evaluate(self, samples: data.Samples) -> None:

@@ -1,0 +1,14 @@
+"""The faults that a supervisor can cause, each with what it does."""
+
+KILL_RANK, KILL_NODE, STOP, SLOW = "kill_rank", "kill_node", "stop", "slow"
+NETWORK, DISK_FULL = "network", "disk_full"
+KINDS = {
+    KILL_RANK: "SIGKILL to one process of the trainer",
+    KILL_NODE: "SIGKILL to all that the run has on a node, its supervisor included",
+    STOP: "SIGSTOP to one process of the trainer; SIGCONT after for_s, if that is given",
+    SLOW: "SIGSTOP and SIGCONT by turns, so that one process has half of its time, for for_s",
+    NETWORK: "the node and the run's other nodes do not reach each other, for for_s; ssh stays",
+    DISK_FULL: "a large file fills the disk of the run's scratch folder, for for_s",
+}
+# They reach beyond the run's own processes, so that the inventory must allow them for the node.
+NODE_WIDE = (NETWORK, DISK_FULL)

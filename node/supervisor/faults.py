@@ -1,0 +1,189 @@
+"""Faults on purpose: when one is due on this node, and what it does to the run's processes.
+
+The folder that all attempts share has a file for each that has been (`fired-0`), so that a fault
+comes once, also where Slurm or torchrun starts the next attempt. The node whose log has the
+iteration says that a fault is `due-0`; the node that it is meant for looks there. Each is announced
+in the node's log first:
+
+    [trainbench: fault 0 kill_rank node=1 rank=0 at=1700000000.123 iteration=25]
+
+Only processes of the run are signalled (processes.ours). What reaches beyond them is done, and
+undone by its own clock, by node_faults.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+from . import fault_kinds as kinds
+from .faults_log import announce, write_line
+from .files import part, size_of
+from .names import FAULTS, LOG
+from .processes import ours, send, stat_of
+
+TYPE_CHECKING = False  # as typing's, whose import would cost each poll
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .node_faults import Undoer
+
+LOOK_S = 0.1  # between two looks
+TURN_S = 0.1  # that a slow process runs, and stands
+READ_BYTES = 1 << 20  # of new log at a look
+ANNOUNCED_S = 1.5  # for a poll to bring the announcement, before a node is cut off or gone
+
+
+class Faults:
+    """The faults of a run's node, from its launcher's start."""
+
+    def __init__(self, job: dict[str, Any], undoer: Undoer | None) -> None:
+        chain = job["chain"]
+        self.job, self.undoer, self.mine = job, undoer, chain["node"]
+        self.folder = os.path.join(chain["folder"], FAULTS)
+        self.faults: list[dict[str, Any]] = chain["faults"]
+        self.pattern = re.compile(chain["iteration"].encode()) if chain["iteration"] else None
+        self.begun = self.looked = time.monotonic()
+        self.over: set[int] = set()  # numbers of those that have been
+        self.reported: set[int] = set()  # that are due, as this node has said
+        self.read = self.iteration = 0
+        self.stopped: list[tuple[dict[int, int], float, int]] = []  # until; of which
+        self.slowed: list[tuple[dict[int, int], float, int]] = []
+        self.turned, self.standing = 0.0, False
+        self.waiting: tuple[int, float] | None = None  # announced, and when it is done
+
+    def look(self) -> None:
+        """Cause what is due, and end what has lasted long enough."""
+        now = time.monotonic()
+        self._go_on(now)
+        if now - self.looked < LOOK_S:
+            return
+        self.looked = now
+        if self.waiting is not None:
+            if now >= self.waiting[1]:
+                number, self.waiting = self.waiting[0], None
+                self._cause(number)
+            return
+        self._read_log()
+        for number, fault in enumerate(self.faults):
+            if self._has_been(number):
+                continue
+            if fault["iteration"]:
+                if self._due_by_log(number, fault) and fault["node"] == self.mine:
+                    self._fire(number, now)
+                    return
+                continue
+            if fault["node"] == self.mine and now - self.begun >= fault["after_s"]:
+                self._fire(number, now)
+            return  # one that counts seconds comes after all before it
+
+    def _has_been(self, number: int) -> bool:
+        if number not in self.over and os.path.exists(self._path("fired", number)):
+            self.over.add(number)
+        return number in self.over
+
+    def _path(self, word: str, number: int) -> str:
+        return os.path.join(self.folder, "%s-%d" % (word, number))
+
+    def _due_by_log(self, number: int, fault: dict[str, Any]) -> bool:
+        """Whether an iteration has come, on whatever node its line stands; say so to the others."""
+        if self.iteration >= fault["iteration"] and number not in self.reported:
+            self.reported.add(number)
+            _leave(self._path("due", number))
+        return os.path.exists(self._path("due", number))
+
+    def _read_log(self) -> None:
+        """Take the last iteration of whole new lines."""
+        if self.pattern is None or size_of(LOG) <= self.read:
+            return
+        data = part(LOG, self.read, READ_BYTES)
+        end = data.rfind(b"\n") + 1
+        self.read += end or (len(data) if len(data) == READ_BYTES else 0)
+        for match in self.pattern.finditer(data[:end]):
+            self.iteration = max(self.iteration, int(match.group(1)))
+
+    def _fire(self, number: int, now: float) -> None:
+        """Announce a fault and cause it; one that cuts this node off waits until that was read."""
+        if not _leave(self._path("fired", number)):
+            return
+        self.over.add(number)
+        if self.faults[number]["kind"] == kinds.NETWORK:
+            self.waiting = number, now + ANNOUNCED_S
+            return
+        self._cause(number)
+
+    def _cause(self, number: int) -> None:
+        fault = self.faults[number]
+        kind = fault["kind"]
+        announce(number, fault, self.iteration)
+        if kind == kinds.KILL_NODE:
+            time.sleep(0.05)  # the line is in the log, whatever comes
+            send(ours(self.job["mark"], os.getpid()), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind in kinds.NODE_WIDE:
+            assert self.undoer is not None  # a job with such a fault has one
+            self.undoer.cause(number, fault)
+            return
+        process = rank_process(self.job, fault["rank"])
+        until = time.monotonic() + fault["for_s"]
+        if kind == kinds.KILL_RANK:
+            send(process, signal.SIGKILL)
+        elif kind == kinds.STOP:
+            send(process, signal.SIGSTOP)
+            if fault["for_s"]:
+                self.stopped.append((process, until, number))
+        else:
+            self.slowed.append((process, until, number))
+        if not process:
+            write_line("fault %d failed: there is no process of rank %d" % (number, fault["rank"]))
+
+    def _go_on(self, now: float) -> None:
+        """End stops and slowness whose time is over; have slow processes run and stand by turns."""
+        for group in (self.stopped, self.slowed):
+            for entry in [entry for entry in group if now >= entry[1]]:
+                send(entry[0], signal.SIGCONT)
+                group.remove(entry)
+                write_line("fault %d undone at=%.3f" % (entry[2], time.time()))
+        if self.slowed and now - self.turned >= TURN_S:
+            self.turned, self.standing = now, not self.standing
+            for process, _, _ in self.slowed:
+                send(process, signal.SIGSTOP if self.standing else signal.SIGCONT)
+
+
+def rank_process(job: dict[str, Any], rank: int) -> dict[int, int]:
+    """Return the process of a local rank, {pid: start time}: the first that has LOCAL_RANK.
+
+    What it started itself has the variable, too. Of a launcher that sets none, local rank 0 is the
+    launcher's own process.
+    """
+    alive = ours(job["mark"], os.getpid())
+    word = ("LOCAL_RANK=%d" % rank).encode()
+    ranks = {pid for pid in alive if _has(pid, word)}
+    for pid in sorted(ranks, key=lambda entry: alive[entry]):
+        entry = stat_of(pid)
+        if entry and entry[0] not in ranks:
+            return {pid: alive[pid]}
+    if rank == 0 and not any(_has(pid, b"LOCAL_RANK=", begins=True) for pid in alive):
+        oldest = min(alive, key=lambda entry: alive[entry], default=None)
+        return {oldest: alive[oldest]} if oldest is not None else {}
+    return {}
+
+
+def _has(pid: int, word: bytes, begins: bool = False) -> bool:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            environment = stream.read().split(b"\0")
+    except OSError:
+        return False
+    return any(entry.startswith(word) for entry in environment) if begins else word in environment
+
+
+def _leave(path: str) -> bool:
+    """Make an empty file; False where it was there, or cannot be made."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,396 @@
+"""Where the time of a run with failures went, and what each failure cost. Pure.
+
+Goodput is the time of steps that counted, of all time from the first launcher's start to the end of
+the last step. A step counts where no later attempt did its iteration again, with what it took less
+its part in a checkpoint's stall and, while a fault held it up, less what it took beyond the median
+step. docs/how-to/goodput.md has the definitions of others beside this one.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from runner.figures.goodput_model import Costs, daly, predicted, young
+from runner.figures.student import quantile
+from runner.terms.story import AttemptSeen, FaultSeen, Session, StepSeen, Story
+
+# The parts of a run's time, in the order of the bar; they add up to all of it.
+PARTS: Mapping[str, str] = {
+    "counted": "steps that counted",
+    "stall": "standing still for checkpoints",
+    "slowed": "steps held up by a fault",
+    "lost": "steps done again, or broken off",
+    "notice": "until the failure was noticed",
+    "end": "until all processes had ended",
+    "restart": "until the next launcher began",
+    "start": "processes, imports, set-up, first step",
+    "load": "loading the checkpoint",
+    "rest": "not accounted for",
+}
+FORMER_SPEED = 1.1  # of the median step: as fast as before
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one failure cost, in seconds from the fault on; `lost_steps` were done again.
+
+    `again_s`: until a step was done that had not been done before; `former_speed_s`: from the first
+    step's begin until a step took no more than FORMER_SPEED of the median.
+    """
+
+    kind: str
+    notice_s: float
+    end_s: float
+    restart_s: float
+    start_s: float
+    load_s: float
+    again_s: float | None
+    lost_steps: int
+    former_speed_s: float | None
+
+    @property
+    def running_s(self) -> float:
+        """Until the trainer's first step began."""
+        return self.notice_s + self.end_s + self.restart_s + self.start_s + self.load_s
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over repeated faults or checkpoints, with half of its 95 % interval; None of one."""
+
+    value: float
+    half: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """A cell's figures, over its runs; None where nothing tells.
+
+    `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its
+    runs. `by_model` is the goodput predicted from what was measured, `mtbf_s` the mean time between
+    failures that it is for: the one asked for, else the one that came.
+    """
+
+    policy: str
+    percent: float
+    runs: int
+    total_s: float
+    parts: Mapping[str, float]
+    faults: int
+    recoveries: tuple[Recovery, ...] = ()
+    tokens_per_s: float | None = None
+    stall_s: Mean | None = None
+    durable_s: Mean | None = None
+    checkpoint_bytes: int | None = None
+    load_s: Mean | None = None
+    mtbf_s: float | None = None
+    costs: Costs | None = None
+    iterations: int = 0
+    young_steps: float | None = None
+    daly_steps: float | None = None
+    by_model: float | None = None
+    half_percent: float | None = None
+    refused: tuple[str, ...] = ()
+    failed_saves: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    def mean(self, name: str) -> Mean | None:
+        """Return the mean of a figure of its recoveries."""
+        values = [getattr(item, name) for item in self.recoveries]
+        return mean([value for value in values if value is not None])
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Bytes a second that a checkpoint is written with, until it is on the disk."""
+        if self.durable_s is None or not self.checkpoint_bytes or not self.durable_s.value:
+            return None
+        return self.checkpoint_bytes / self.durable_s.value
+
+    def predicted_for(self, mtbf_s: float) -> float | None:
+        """Return the goodput in percent that the model has for another failure rate."""
+        if self.costs is None or not self.iterations:
+            return None
+        return 100 * predicted(self.costs, max(self.iterations, 10_000), mtbf_s)
+
+
+def mean(values: Sequence[float]) -> Mean | None:
+    """Return the mean with its interval by Student's t."""
+    if not values:
+        return None
+    if len(values) < 2:
+        return Mean(values[0], None, 1)
+    half = quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return Mean(fmean(values), half, len(values))
+
+
+def goodput(stories: Sequence[Story]) -> Goodput | None:
+    """Return the figures of a cell, by the stories of its runs; None where none has a step."""
+    measured = [story for story in stories if any(session.steps for session in story.sessions)]
+    if not measured:
+        return None
+    item = [parts_of(story) for story in measured]
+    totals = [sum(parts.values()) for parts in item]
+    shares = [100 * parts["counted"] / total for parts, total in zip(item, totals, strict=True)]
+    share = mean(shares)
+    assert share is not None  # there is one at least
+    recoveries = tuple(recovery for story in measured for recovery in recoveries_of(story))
+    sessions = [session for story in measured for session in story.sessions]
+    saves = [save for session in sessions for save in session.saves]
+    faults = sum(len(story.faults) for story in measured)
+    iterations = max(_last_iteration(session) for session in sessions)
+    failures = len(recoveries)
+    mtbf_s = measured[0].mtbf_s or (sum(totals) / failures if failures else None)
+    result = Goodput(
+        policy=measured[0].policy,
+        percent=100 * sum(parts["counted"] for parts in item) / sum(totals),
+        runs=len(measured),
+        total_s=fmean(totals),
+        parts={name: fmean(parts[name] for parts in item) for name in PARTS},
+        faults=faults,
+        recoveries=recoveries,
+        tokens_per_s=_tokens_per_s(measured[0], iterations, fmean(totals)),
+        stall_s=mean([save.stall_s for save in saves]),
+        durable_s=mean([save.durable_s for save in saves]),
+        checkpoint_bytes=saves[-1].bytes if saves else None,
+        load_s=mean([session.load_s for session in sessions if session.iteration]),
+        mtbf_s=mtbf_s,
+        iterations=iterations,
+        half_percent=share.half,
+        refused=tuple(text for session in sessions for text in session.refused),
+        failed_saves=tuple(text for session in sessions for text in session.failed),
+    )
+    return _with_model(result, measured)
+
+
+def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
+    """Add what is computed: the best interval, and the goodput to expect."""
+    steps = [step for story in measured for session in story.sessions for step in session.steps]
+    step_s = _median_step(steps)
+    if not step_s:
+        return result
+    means = {name: result.mean(name) for name in ("notice_s", "end_s", "restart_s")}
+    gap = sum(item.value for item in means.values() if item)
+    starts = [
+        _starting(session, attempt)
+        for story in measured
+        for session, attempt in _first_sessions(story)
+    ]
+    stall = result.stall_s.value if result.stall_s else 0.0
+    late = max(0.0, result.durable_s.value - stall) if result.durable_s else 0.0
+    interval = measured[0].checkpoint_interval or 0
+    costs = Costs(step_s, stall, late, gap, fmean(starts), interval)
+    every = {"young_steps": None, "daly_steps": None, "by_model": None}
+    figures: dict[str, float | None] = dict(every)
+    if result.mtbf_s:
+        if stall:
+            figures["young_steps"] = young(stall, result.mtbf_s) / step_s
+            figures["daly_steps"] = daly(stall, result.mtbf_s) / step_s
+        figures["by_model"] = 100 * predicted(costs, result.iterations, result.mtbf_s)
+    return Goodput(**{**vars(result), "costs": costs, **figures})
+
+
+def _first_sessions(story: Story) -> Iterator[tuple[Session, AttemptSeen]]:
+    """Yield the first session of each attempt that has a step."""
+    for attempt in story.attempts:
+        if attempt.sessions and attempt.sessions[0].steps:
+            yield attempt.sessions[0], attempt
+
+
+def _starting(session: Session, attempt: AttemptSeen) -> float:
+    """Return the seconds from a launcher's start to the first step's begin, and what that step took
+    beyond the median.
+    """
+    return _first_began(session) - attempt.began + _first_excess(session)
+
+
+def _first_began(session: Session) -> float:
+    first_step = session.steps[0]
+    return (
+        session.began
+        if session.began is not None
+        else first_step.at - first_step.seconds - first_step.paused_s
+    )
+
+
+def _first_excess(session: Session) -> float:
+    first_step = session.steps[0]
+    if len(session.steps) < 2:
+        return 0.0
+    return max(0.0, first_step.seconds - _median_step(session.steps[1:]) * first_step.iterations)
+
+
+def _median_step(steps: Sequence[StepSeen]) -> float:
+    return median(step.seconds / step.iterations for step in steps) if steps else 0.0
+
+
+def _last_iteration(session: Session) -> int:
+    return max((step.iteration for step in session.steps), default=session.iteration)
+
+
+def _tokens_per_s(story: Story, iterations: int, total_s: float) -> float | None:
+    if not story.global_batch_size or not story.sample_length or not total_s:
+        return None
+    return iterations * story.global_batch_size * story.sample_length / total_s
+
+
+class Spent(NamedTuple):
+    """Seconds of a run that one thing took, one after the other; `part` is of PARTS."""
+
+    category: str
+    seconds: float
+
+
+def parts_of(story: Story) -> dict[str, float]:
+    """Return where the time of one run went, in seconds, by PARTS."""
+    parts = dict.fromkeys(PARTS, 0.0)
+    for spent in spent_in(story):
+        parts[spent.category] += spent.seconds
+    return parts
+
+
+def spent_in(story: Story) -> list[Spent]:
+    """Return what the time of one run was spent on, in its order."""
+    counts = _counting(story)
+    median_s = _median_step([step for session in story.sessions for step in session.steps])
+    result: list[Spent] = []
+    at = story.attempts[0].began
+    for number, attempt in enumerate(story.attempts):
+        if number:
+            result.append(Spent("restart", attempt.began - at))
+        at = max(at, attempt.began)
+        for position, session in enumerate(attempt.sessions):
+            if not session.steps:
+                continue
+            result += _starts(session, attempt, at, first_step=position == 0)
+            excess = _first_excess(session)
+            result.append(Spent("start", excess))
+            for step in session.steps:
+                counted = counts.get(step.iteration) is step
+                result += _step(step, attempt.faults, median_s, excess, counted=counted)
+                excess = 0.0
+            at = session.steps[-1].at
+        if attempt is story.attempts[-1] and any(session.steps for session in attempt.sessions):
+            break
+        fault = attempt.faults[-1].at if attempt.faults else at
+        for category, until in (
+            ("lost", fault),
+            ("notice", attempt.noticed),
+            ("end", attempt.ended),
+        ):
+            result.append(Spent(category, until - at))
+            at = max(at, until)
+    result = [spent for spent in result if spent.seconds > 0]
+    remainder = at - story.attempts[0].began - sum(spent.seconds for spent in result)
+    return [*result, Spent("rest", remainder)] if remainder > 0 else result
+
+
+def _starts(
+    session: Session, attempt: AttemptSeen, at: float, *, first_step: bool
+) -> Iterator[Spent]:
+    """Yield what a session took until its first step began."""
+    began = _first_began(session)
+    if not first_step and session.began is not None:
+        # The launcher went on: what came before the new processes was noticing and ending.
+        fault = max([at, *(item.at for item in attempt.faults if at - 1 <= item.at <= began)])
+        yield Spent("lost", fault - at)
+        at = max(fault, began - session.start_s)
+        yield Spent("restart", at - fault)
+    load = min(session.load_s, max(0.0, began - at))
+    yield Spent("start", began - at - load)
+    yield Spent("load", load)
+
+
+def _step(
+    step: StepSeen,
+    faults: Sequence[FaultSeen],
+    median_s: float,
+    first_excess: float,
+    *,
+    counted: bool,
+) -> Iterator[Spent]:
+    """Yield what a step's time was; `first_excess` of it is told already."""
+    seconds, begin = step.seconds - first_excess, step.at - step.seconds - step.paused_s
+    delayed = any(
+        fault.undone_at is not None and fault.at < step.at and fault.undone_at > begin
+        for fault in faults
+    )
+    excess = max(0.0, seconds - median_s * step.iterations) if delayed and counted else 0.0
+    yield Spent("counted" if counted else "lost", seconds - excess)
+    yield Spent("slowed", excess)
+    yield Spent("stall", step.paused_s)
+
+
+def _counting(story: Story) -> dict[int, StepSeen]:
+    """Return the last step of each iteration, which counts."""
+    return {step.iteration: step for session in story.sessions for step in session.steps}
+
+
+def recoveries_of(story: Story) -> Iterator[Recovery]:
+    """Yield what each failure cost that another attempt, or session, went on after."""
+    median_s = _median_step([step for session in story.sessions for step in session.steps])
+    reached = 0
+    for number, attempt in enumerate(story.attempts):
+        for position, session in enumerate(attempt.sessions):
+            reached = max(reached, _last_iteration(session))
+            later = attempt.sessions[position + 1] if position + 1 < len(attempt.sessions) else None
+            if later is not None and later.steps and attempt.faults:
+                yield _within(attempt, session, later, reached, median_s)
+        after = next((item for item in story.attempts[number + 1 :] if item.sessions), None)
+        if after is None or not attempt.faults or not after.sessions[0].steps:
+            continue
+        if after is not story.attempts[number + 1]:
+            continue  # what came between failed before its first step
+        yield _between(attempt, after, reached, median_s)
+
+
+def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int, median_s: float) -> Recovery:
+    fault, session = attempt.faults[-1], after.sessions[0]
+    began = _first_began(session)
+    return Recovery(
+        kind=fault.kind,
+        notice_s=max(0.0, attempt.noticed - fault.at),
+        end_s=max(0.0, attempt.ended - attempt.noticed),
+        restart_s=max(0.0, after.began - attempt.ended),
+        start_s=max(0.0, began - after.began - session.load_s),
+        load_s=session.load_s,
+        again_s=_again(after.sessions, reached, fault.at),
+        lost_steps=max(0, reached - session.iteration),
+        former_speed_s=_former_speed(session, median_s),
+    )
+
+
+def _within(
+    attempt: AttemptSeen, session: Session, later: Session, reached: int, median_s: float
+) -> Recovery:
+    """Return what a failure cost after which the launcher itself went on (torchrun)."""
+    began = _first_began(later)
+    before = [fault for fault in attempt.faults if fault.at <= began]
+    fault = before[-1] if before else attempt.faults[0]
+    born = max(fault.at, began - later.start_s) if later.began is not None else began
+    return Recovery(
+        kind=fault.kind,
+        notice_s=0.0,
+        end_s=0.0,
+        restart_s=max(0.0, born - fault.at),
+        start_s=max(0.0, began - born - later.load_s),
+        load_s=later.load_s,
+        again_s=_again((later,), reached, fault.at),
+        lost_steps=max(0, reached - later.iteration),
+        former_speed_s=_former_speed(later, median_s),
+    )
+
+
+def _again(sessions: Sequence[Session], reached: int, since: float) -> float | None:
+    steps = [step for session in sessions for step in session.steps if step.iteration > reached]
+    return steps[0].at - since if steps else None
+
+
+def _former_speed(session: Session, median_s: float) -> float | None:
+    began = _first_began(session)
+    for step in session.steps:
+        if step.seconds <= FORMER_SPEED * median_s * step.iterations:
+            return step.at - began
+    return None

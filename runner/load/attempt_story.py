@@ -1,0 +1,228 @@
+"""What a repeat's attempts went through, as their logs and endings say. Reads files alone."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from node.printable import printable
+from runner.base.log_file import open_log
+from runner.folder.attempt import Attempt
+from runner.folder.stored import UnreadableError
+from runner.load.samples import polled_steps
+from runner.logs.kind import Kind
+from runner.logs.numbers import quantity, whole
+from runner.systems.common.registry import load_system
+from runner.terms.run import Run
+from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, Session, StepSeen, Story
+
+MOST_BYTES = 64 << 20  # of a log that is read for its story
+_FAULT = re.compile(
+    rb"\[trainbench: fault (\d{1,3}) ([a-z_]{1,20}) node=(\d{1,6}) rank=(\d{1,6})"
+    rb" at=(\d{1,11}\.\d{3}) iteration=(\d{1,9})\]"
+)
+_UNDONE = re.compile(rb"\[trainbench: fault (\d{1,3}) undone at=(\d{1,11}\.\d{3})\]")
+_OURS = re.compile(rb"torch_gpt (resumed|checkpoint) ([^\r\n]{1,2000})")
+_WORD = re.compile(rb"([a-z_]{1,20})=(\S{0,300})")
+
+
+def story_of(attempts: Sequence[Attempt]) -> Story | None:
+    """Return the story of a repeat, by the attempts of its last chain; None where it has none.
+
+    Raises UnreadableError.
+    """
+    newest_run = attempts[-1].run if attempts else None
+    if newest_run is None or newest_run.chain is None:
+        return None
+    alike = [item for item in attempts if _chain_of(item) == newest_run.chain.folder]
+    step_times = [item for item in map(_attempt, alike) if item is not None]
+    cell, faults = newest_run.cell, newest_run.cell.faults
+    system = load_system(cell.system)
+    return Story(
+        policy=cell.recovery or "none",
+        attempts=tuple(step_times),
+        global_batch_size=system.batch_size(system.typed(cell)),
+        sample_length=system.tokens_per_sample(system.typed(cell)),
+        mtbf_s=faults.mtbf_s if faults and faults.mtbf_s else None,
+        checkpoint_interval=cell.parameters.get("checkpoint_interval"),
+        in_background=bool(cell.parameters.get("checkpoint_async")),
+    )
+
+
+def faults_of(attempt: Attempt) -> list[FaultSeen]:
+    """Return the faults that the logs of an attempt tell of, in their order."""
+    faults: dict[int, FaultSeen] = {}
+    undone: dict[int, float] = {}
+    for rank, path in attempt.logs().items():
+        ahead = attempt.clock_ahead_s(rank)
+        for line in _lines(path):
+            if b"[trainbench: fault " not in line:
+                continue
+            if match := _FAULT.search(line):
+                number, node, local, iteration = (int(match[at]) for at in (1, 3, 4, 6))
+                at = float(match[5]) - ahead
+                faults[number] = FaultSeen(number, match[2].decode(), node, local, at, iteration)
+            elif match := _UNDONE.search(line):
+                undone[int(match[1])] = float(match[2]) - ahead
+    faults_in_order = [replace(item, undone_at=undone.get(item.number)) for item in faults.values()]
+    return sorted(faults_in_order, key=lambda fault: fault.at)
+
+
+def _chain_of(attempt: Attempt) -> str | None:
+    with suppress(UnreadableError):
+        run = attempt.run
+        return run.chain.folder if run and run.chain else None
+    return None
+
+
+def _attempt(attempt: Attempt) -> AttemptSeen | None:
+    """Read one attempt; None of one that never began."""
+    run, outcome = attempt.run, attempt.outcome
+    endings, halt = attempt.endings(), attempt.halt
+    if run is None or outcome is None:
+        return None
+    ranks = {host: rank for rank, host in attempt.hosts.items()}
+    began, launcher_ended, all_ended = [], [], []
+    for host, ending in endings.items():
+        ahead = attempt.clock_ahead_s(ranks[host])
+        if ending.started_at is not None:
+            began.append(ending.started_at - ahead)
+            launcher_ended.append(ending.started_at + (ending.wall_s or 0.0) - ahead)
+        if ending.ended_at is not None:
+            all_ended.append(ending.ended_at - ahead)
+    start = min(began, default=outcome.started_at)
+    if start is None:
+        return None
+    over = (outcome.started_at or start) + outcome.wall_s
+    ended = max([*all_ended, over if len(all_ended) < len(ranks) else 0.0])
+    noticed = [*launcher_ended, *([halt.at] if halt and halt.at else [])]
+    return AttemptSeen(
+        number=attempt.number,
+        status=outcome.status,
+        nodes=len(ranks),
+        began=start,
+        noticed=min([*noticed, ended]),
+        ended=ended,
+        faults=tuple(faults_of(attempt)),
+        sessions=tuple(_sessions(attempt, run)),
+    )
+
+
+@dataclass
+class _Open:
+    """A session while its lines are read."""
+
+    begun: Session = field(default_factory=Session)
+    steps: list[StepSeen] = field(default_factory=list)
+    saves: list[SaveSeen] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def session(self) -> Session:
+        return replace(
+            self.begun,
+            steps=tuple(self.steps),
+            saves=tuple(self.saves),
+            refused=tuple(self.refused),
+            failed=tuple(self.failed),
+        )
+
+
+def _sessions(attempt: Attempt, run: Run) -> list[Session]:
+    """Return the sessions of an attempt, by the log that has most steps."""
+    item = [_sessions_in(attempt, run, rank) for rank in attempt.logs()]
+    return max(item, key=lambda sessions: sum(len(s.steps) for s in sessions), default=[])
+
+
+def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[Session]:
+    path, ahead = attempt.log(rank), attempt.clock_ahead_s(rank)
+    readers = load_system(run.cell.system).readers_of(run.cell.parameters)
+    for make in readers.values():
+        step_times = iter([step.by for step in polled_steps(path.parent, readers)])
+        sessions = list(read_sessions(make(), _lines(path), step_times, ahead))
+        if any(session.steps for session in sessions):
+            return sessions
+    return []
+
+
+def read_sessions(
+    parser: Kind,
+    lines: Iterable[bytes],
+    step_times: Iterator[float] | None = None,
+    ahead: float = 0.0,
+) -> Iterator[Session]:
+    """Read a log's lines into sessions: one begins where the trainer says so, else where its
+    iterations go back.
+
+    `seen` has by when each step was written, for a trainer that does not say when it began; both
+    are of a clock that is so many seconds `ahead` of bench's.
+    """
+    now, refused = _Open(), list[str]()
+    for line in lines:
+        match = _OURS.search(line)
+        fields = dict(_WORD.findall(match[2])) if match else {}
+        if match and match[1] == b"resumed":
+            if now.steps or now.begun.began is not None:
+                yield now.session()
+            now = _Open(_begun(fields, ahead), refused=refused)
+            refused = []
+        elif match and b"refused" in fields:
+            refused.append(_text(fields, b"refused", b"why"))
+        elif match and b"failed" in fields:
+            now.failed.append(_text(fields, b"failed", b"why"))
+        elif match and (save := _save(fields)) is not None:
+            now.saves.append(save)
+        for step in parser.feed(line):
+            if now.steps and step.iteration <= now.steps[-1].iteration:
+                yield now.session()
+                now = _Open()
+            before = now.steps[-1].iteration if now.steps else now.begun.iteration
+            covers = max(step.iteration - before, 1)
+            seconds = (step.step_time_ms or 0.0) / 1000 * covers
+            paused = step.paused_ms / 1000
+            polled = next(step_times, None) if step_times else None
+            at = _ended(now, seconds + paused, None if polled is None else polled - ahead)
+            if at is not None:
+                step_seen = StepSeen(step.iteration, covers, seconds, at, step.loss, paused)
+                now.steps.append(step_seen)
+    if now.steps or now.begun.began is not None:
+        yield now.session()
+
+
+def _ended(now: _Open, took: float, polled: float | None) -> float | None:
+    """Return when a step ended: its session's begin and all steps since, else as polls saw it."""
+    if now.begun.began is None:
+        return polled
+    return (now.steps[-1].at if now.steps else now.begun.began) + took
+
+
+def _begun(fields: dict[bytes, bytes], ahead: float) -> Session:
+    at = quantity(fields.get(b"at"))
+    return Session(
+        iteration=whole(fields.get(b"step")) or 0,
+        began=None if at is None else at - ahead,
+        start_s=quantity(fields.get(b"start_s")) or 0.0,
+        load_s=quantity(fields.get(b"load_s")) or 0.0,
+        bytes=whole(fields.get(b"bytes")) or 0,
+    )
+
+
+def _save(fields: dict[bytes, bytes]) -> SaveSeen | None:
+    iteration = whole(fields.get(b"step"))
+    stall, durable = quantity(fields.get(b"stall_s")), quantity(fields.get(b"durable_s"))
+    if iteration is None or stall is None or durable is None:
+        return None
+    return SaveSeen(iteration, stall, durable, whole(fields.get(b"bytes")) or 0)
+
+
+def _text(fields: dict[bytes, bytes], *keys: bytes) -> str:
+    item = (fields.get(key, b"").decode("utf-8", "replace").replace("_", " ") for key in keys)
+    return printable(": ".join(item))
+
+
+def _lines(path: object) -> Iterator[bytes]:
+    """Yield the whole lines of a log, each with its end; none where there is no log."""
+    with suppress(OSError), open_log(path) as stream:  # type: ignore[arg-type]
+        for line in stream.read(MOST_BYTES).splitlines(keepends=True):
+            if line.endswith((b"\n", b"\r")):
+                yield line

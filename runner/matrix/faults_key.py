@@ -1,0 +1,135 @@
+"""The keys `faults` and `recovery` of a cell: what fails on purpose, and how it goes on. Pure.
+
+`kill_rank@25`, `stop:1.0@12s`, several with blanks between, a list of mappings, or
+`{kinds: [kill_rank], mtbf_s: 60, seed: 7, most: 5}`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from node.schema import UnfitError
+from node.supervisor.fault_kinds import KINDS, NETWORK, NODE_WIDE, SLOW, STOP
+from runner.base.errors import UserError
+from runner.base.shape import read
+from runner.base.suggest import nearest
+from runner.matrix.keys import CELL_KEYS
+from runner.terms.faults import MOST_FAULTS, RESTART, Fault, Faults
+
+EXAMPLE = "write faults: kill_rank@25, or faults: [{kind: kill_node, node: 1, iteration: 25}]"
+KEYS = ("kind", "node", "rank", "iteration", "after_s", "for_s")
+RANDOM_KEYS = ("kinds", "mtbf_s", "seed", "most", "for_s")
+LASTING = (SLOW, NETWORK, "disk_full")
+_WORD = re.compile(
+    r"(?P<kind>[a-z_]{1,20})(?::(?P<node>\d{1,6})(?:\.(?P<rank>\d{1,6}))?)?"
+    r"@(?:(?P<iteration>\d{1,9})|(?P<after_s>\d{1,6}(?:\.\d{1,3})?)s)"
+    r"(?:\+(?P<for_s>\d{1,6}(?:\.\d{1,3})?)s)?"
+)
+
+
+def read_faults(value: Any, where: str) -> Faults | None:
+    """Read it. Raises UserError that names what is wrong and shows how it is written."""
+    where = f"{where}: faults"
+    if value is None or value == "none" or value == []:
+        return None
+    if isinstance(value, str):
+        planned = [_word(word, where) for word in value.split()]
+    elif isinstance(value, list):
+        planned = [
+            _word(item, where) if isinstance(item, str) else _mapping(item, where) for item in value
+        ]
+    elif isinstance(value, dict):
+        return _random(value, where)
+    else:
+        raise UserError(f"{where} is {str(value)[:80]!r}; {EXAMPLE}")
+    if len(planned) > MOST_FAULTS:
+        raise UserError(f"{where} has {len(planned)} faults, more than {MOST_FAULTS}")
+    return Faults(planned=tuple(planned))
+
+
+def read_recovery(value: Any, faults: Faults | None, where: str) -> str:
+    """Read how a run goes on; "" for not at all."""
+    policy = CELL_KEYS["recovery"].read(value, where)
+    if policy is None:
+        return RESTART if faults else ""
+    return "" if policy == "none" else str(policy)
+
+
+def _word(word: str, where: str) -> Fault:
+    match = _WORD.fullmatch(word)
+    if not match:
+        raise UserError(
+            f"{where}: {word[:80]!r} is not KIND@ITERATION, KIND:NODE.RANK@SECONDSs or"
+            f" KIND@ITERATION+SECONDSs; {EXAMPLE}"
+        )
+    numbers = {"node": int, "rank": int, "iteration": int, "after_s": float, "for_s": float}
+    content = {key: number(match[key]) for key, number in numbers.items() if match[key] is not None}
+    return _mapping({"kind": match["kind"], **content}, where)
+
+
+def _mapping(value: Any, where: str) -> Fault:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: {str(value)[:80]!r} cannot be read; {EXAMPLE}")
+    _check_keys(value, KEYS, where)
+    _kind(value.get("kind"), where)
+    fault: Fault = _read(Fault, value, where)
+    if bool(fault.iteration) == bool(fault.after_s):
+        raise UserError(f"{where}: {fault.kind}: give either iteration or after_s; {EXAMPLE}")
+    _lasts(fault.kind, fault.for_s, where)
+    return fault
+
+
+def _random(value: Mapping[str, Any], where: str) -> Faults:
+    _check_keys(value, RANDOM_KEYS, where)
+    kinds = value.get("kinds")
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        _kind(kind, where)
+    content = {"most": MOST_FAULTS, **value}
+    content["kinds"] = kinds if isinstance(kinds, list) else [kinds]
+    faults: Faults = _read(Faults, content, where)
+    if not faults.mtbf_s or not faults.most:
+        raise UserError(
+            f"{where}: mtbf_s, the mean time between failures, and most must be above 0; write"
+            " faults: {kinds: [kill_rank], mtbf_s: 60, seed: 7, most: 5}"
+        )
+    for kind in faults.kinds:
+        _lasts(kind, faults.for_s, where)
+    return faults
+
+
+def _lasts(kind: str, for_s: float, where: str) -> None:
+    """Refuse a fault that would never end, and a length of one that has none."""
+    if kind in LASTING and not for_s:
+        raise UserError(f"{where}: {kind} needs for_s, the seconds after which it is undone")
+    if for_s and kind not in (*LASTING, STOP):
+        raise UserError(f"{where}: {kind} has no length; leave for_s out")
+    if kind in NODE_WIDE and for_s > 3600:
+        raise UserError(f"{where}: {kind} may last an hour at most; lower for_s")
+
+
+def _kind(kind: Any, where: str) -> None:
+    if kind not in KINDS:
+        if kind == "power_off":
+            raise UserError(
+                f"{where}: power_off is not built: no engine here can switch a node off and on;"
+                " kill_node is the nearest"
+            )
+        raise UserError(
+            f"{where}: {str(kind)[:80]!r} is not one of {', '.join(KINDS)}"
+            f"{nearest(str(kind), KINDS)}"
+        )
+
+
+def _check_keys(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    for key in value:
+        if key not in keys:
+            raise UserError(
+                f"{where}: {str(key)[:80]!r}{nearest(str(key), keys)}; it has {', '.join(keys)}"
+            )
+
+
+def _read(noun: Any, value: Mapping[str, Any], where: str) -> Any:
+    try:
+        return read(noun, dict(value), where)
+    except UnfitError as error:
+        raise UserError(str(error)) from None

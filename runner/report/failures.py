@@ -1,0 +1,145 @@
+"""What failures and checkpoints cost, for the page: bars, timelines, a table by policy. Pure."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from node.printable import printable
+from node.time_words import lasts
+from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
+from runner.tables.formatting import MISSING, number_text
+from runner.tables.row import Row
+
+MOST_RUNS = 20  # of a cell whose timelines are drawn
+# A node's mean time between failures: 419 unexpected interruptions of Llama 3 405B's training in 54
+# days on 2,048 nodes of 8 GPUs (The Llama 3 Herd of Models, arXiv:2407.21783, section 3.3.4).
+NODE_MTBF_H = 54 * 24 * 2048 / 419
+NODES = (16, 128, 1024, 2048)
+_FIGURES = ("notice_s", "end_s", "restart_s", "start_s", "load_s", "running_s", "again_s")
+
+
+def failures(table: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the section's data; None where no cell has checkpoints, faults or recovery."""
+    rows = [(row, row.goodput) for row in table if row.goodput is not None]
+    if not rows:
+        return None
+    return {
+        "parts": PARTS,
+        "bars": [_bar(row, goodput) for row, goodput in rows],
+        "lines": [line for row, _ in rows for line in _timelines(row)],
+        "policies": list(_policies([goodput for _, goodput in rows])),
+        "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
+        "nodes": NODES,
+        "node_mtbf": lasts(NODE_MTBF_H * 3600),
+        "computed": [_computed(row, goodput) for row, goodput in rows if goodput.costs],
+        "resumed": [
+            {"cell": printable(row.cell), "words": row.resumed.sentence, "same": row.resumed.same}
+            for row, _ in rows
+            if row.resumed
+        ],
+    }
+
+
+def _bar(row: Row, goodput: Goodput) -> dict[str, Any]:
+    total_s = sum(goodput.parts.values())
+    return {
+        "cell": printable(row.cell),
+        "percent": number_text(goodput.percent, 1),
+        "total": lasts(goodput.total_s),
+        "blocks": [
+            {
+                "part": category,
+                "width": round(100 * seconds / total_s, 3),
+                "title": f"{PARTS[category]}: {seconds:.2f} s ({100 * seconds / total_s:.1f} %)",
+            }
+            for category, seconds in goodput.parts.items()
+            if total_s and seconds > 0
+        ],
+    }
+
+
+def _timelines(row: Row) -> Iterator[dict[str, Any]]:
+    """Draw the runs of a cell that had more than one attempt or session."""
+    records = [record for record in row.records if record.story and len(record.story.sessions) > 1]
+    for record in records[:MOST_RUNS]:
+        assert record.story is not None
+        spent = spent_in(record.story)
+        total_s = sum(items.seconds for items in spent)
+        blocks, at = [], 0.0
+        for category, group in groupby(spent, key=lambda items: items.category):
+            seconds = sum(items.seconds for items in group)
+            blocks.append(
+                {
+                    "part": category,
+                    "left": round(100 * at / total_s, 3),
+                    "width": round(100 * seconds / total_s, 3),
+                    "title": f"{PARTS[category]}: {seconds:.2f} s, from {at:.1f} s on",
+                }
+            )
+            at += seconds
+        begun = record.story.attempts[0].began
+        yield {
+            "cell": printable(row.cell),
+            "repeat": record.repeat,
+            "blocks": blocks,
+            "faults": [
+                {
+                    "left": round(min(100.0, max(0.0, 100 * (fault.at - begun) / total_s)), 3),
+                    "title": f"{fault.kind} on node {fault.node}, {fault.at - begun:.1f} s",
+                }
+                for fault in record.story.faults
+            ],
+        }
+
+
+def _policies(goodput: Sequence[Goodput]) -> Iterator[dict[str, Any]]:
+    """Yield a line for each policy and kind of fault, over all cells."""
+    items = [(item.policy, recovery) for item in goodput for recovery in item.recoveries]
+    keys = dict.fromkeys((policy, recovery.kind) for policy, recovery in items)
+    for policy, kind in keys:
+        recoveries = [r for p, r in items if (p, r.kind) == (policy, kind)]
+        figures = {name: [getattr(item, name) for item in recoveries] for name in _FIGURES}
+        yield {
+            "policy": policy,
+            "kind": kind,
+            "count": len(recoveries),
+            "figures": [
+                _mean_text(mean([value for value in values if value is not None]))
+                for values in figures.values()
+            ],
+            "lost": _mean_text(mean([float(item.lost_steps) for item in recoveries])),
+        }
+
+
+def _saves(row: Row, goodput: Goodput) -> dict[str, Any]:
+    rate = goodput.bytes_per_s
+    return {
+        "cell": printable(row.cell),
+        "count": goodput.stall_s.count if goodput.stall_s else 0,
+        "stall": _mean_text(goodput.stall_s),
+        "durable": _mean_text(goodput.durable_s),
+        "mib": number_text((goodput.checkpoint_bytes or 0) / 2**20, 1),
+        "rate": MISSING if rate is None else number_text(rate / 2**20, 1),
+        "load": _mean_text(goodput.load_s),
+        "young": MISSING if goodput.young_steps is None else number_text(goodput.young_steps, 0),
+        "daly": MISSING if goodput.daly_steps is None else number_text(goodput.daly_steps, 0),
+        "mtbf": MISSING if goodput.mtbf_s is None else lasts(goodput.mtbf_s),
+    }
+
+
+def _computed(row: Row, goodput: Goodput) -> dict[str, Any]:
+    items = [goodput.predicted_for(NODE_MTBF_H * 3600 / nodes) for nodes in NODES]
+    return {
+        "cell": printable(row.cell),
+        "measured": number_text(goodput.percent, 1),
+        "by_model": MISSING if goodput.by_model is None else number_text(goodput.by_model, 1),
+        "for_nodes": [MISSING if item is None else number_text(item, 1) for item in items],
+    }
+
+
+def _mean_text(goodput: Mean | None) -> str:
+    if goodput is None:
+        return MISSING
+    places = 2 if goodput.value < 100 else 1
+    half = "" if goodput.half is None else f" ±{number_text(goodput.half, places)}"
+    return number_text(goodput.value, places) + half

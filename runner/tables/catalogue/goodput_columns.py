@@ -1,0 +1,190 @@
+"""Columns of what failures and checkpoints cost (figures/goodput.py)."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from runner.figures.goodput import Goodput, Mean
+from runner.tables.catalogue.column import Column, Text, Value
+from runner.tables.formatting import MISSING, number_text
+from runner.tables.row import Row
+
+DEFINITION = (
+    "goodput: time of steps that counted (less checkpoints' stalls, and what a fault held up), of"
+    " all time from the first launcher's start to the last step; docs/how-to/goodput.md"
+)
+MODEL = (
+    "by model: computed from this cell's measured step, checkpoint and recovery times for failures"
+    " that come at random with the mean time between them; no measurement"
+)
+# What a failure costs: title, worth (0: for machines and the report's own section), note.
+_RECOVERY = {
+    "notice_s": (
+        "notice\ns",
+        330,
+        "notice: seconds from a failure until it was noticed; means over the failures, ± half of"
+        " the 95 % interval",
+    ),
+    "end_s": ("", 0, ""),
+    "restart_s": ("", 0, ""),
+    "start_s": ("", 0, ""),
+    "load_s": ("", 0, ""),
+    "running_s": (
+        "running\nagain s",
+        335,
+        "running again: seconds from a failure to the next step's begin",
+    ),
+    "again_s": ("", 0, ""),
+    "lost_steps": ("lost\nsteps", 328, ""),
+    "former_speed_s": ("", 0, ""),
+}
+_NO_FAULT = "no failure was followed by another attempt"
+
+
+def _has_goodput(table: Sequence[Row]) -> bool:
+    return any(row.goodput for row in table)
+
+
+def _recovered(table: Sequence[Row]) -> bool:
+    return any(row.goodput and row.goodput.recoveries for row in table)
+
+
+def _of(read: Callable[[Goodput], float | None]) -> Value:
+    return lambda row: read(row.goodput) if row.goodput else None
+
+
+def _mean(read: Callable[[Goodput], Mean | None], factor: float = 1.0) -> tuple[Value, Text]:
+    """Return the mean's value, and its text with half of the 95 % interval."""
+
+    def value(row: Row) -> float | None:
+        goodput = read(row.goodput) if row.goodput else None
+        return None if goodput is None else factor * goodput.value
+
+    def text(row: Row) -> str:
+        goodput = read(row.goodput) if row.goodput else None
+        if goodput is None:
+            return MISSING
+        places = 2 if goodput.value * factor < 10 else 1
+        text_of = number_text(factor * goodput.value, places)
+        if goodput.half is None:
+            return text_of
+        return f"{text_of} ±{number_text(factor * goodput.half, places)}"
+
+    return value, text
+
+
+def _recovery(name: str) -> Callable[[Goodput], Mean | None]:
+    return lambda goodput: goodput.mean(name)
+
+
+def _columns() -> Iterator[Column]:
+    def percent_of_time(row: Row) -> str:
+        goodput = row.goodput
+        if goodput is None:
+            return MISSING
+        half = "" if goodput.half_percent is None else f" ±{number_text(goodput.half_percent, 1)}"
+        return number_text(goodput.percent, 1) + half
+
+    yield Column(
+        "goodput_percent",
+        _of(lambda goodput: goodput.percent),
+        title="good-\nput %",
+        place=260.1,
+        worth=540,
+        shown=percent_of_time,
+        better=1,
+        machine_if=_has_goodput,
+        people_if=_recovered,
+        note=DEFINITION,
+    )
+    yield Column(
+        "goodput_by_model_percent",
+        _of(lambda goodput: goodput.by_model),
+        title="by\nmodel",
+        place=260.2,
+        worth=300,
+        decimals=1,
+        machine_if=_has_goodput,
+        people_if=_recovered,
+        note=MODEL,
+    )
+    yield Column(
+        "effective_tokens_per_s",
+        _of(lambda goodput: goodput.tokens_per_s),
+        title="effective\ntokens/s",
+        place=260.3,
+        worth=290,
+        better=1,
+        machine_if=_has_goodput,
+        people_if=_recovered,
+        note="effective tokens/s: tokens of all iterations that were reached, over that time",
+    )
+    yield Column(
+        "faults",
+        _of(lambda goodput: goodput.faults),
+        "integer",
+        decimals=0,
+        machine_if=_has_goodput,
+    )
+    for name, (title, worth, note) in _RECOVERY.items():
+        value, text = _mean(_recovery(name))
+        yield Column(
+            f"recovery_{name}",
+            value,
+            title=title,
+            place=260.4 if worth else 0,
+            worth=worth or None,
+            shown=text,
+            better=-1,
+            machine_if=_has_goodput,
+            people_if=_recovered,
+            missing=lambda row: _NO_FAULT if row.goodput else "",
+            note=note,
+        )
+    for name, read, title, factor in (
+        ("checkpoint_stall_s", lambda goodput: goodput.stall_s, "save\nstall s", 1.0),
+        ("checkpoint_durable_s", lambda goodput: goodput.durable_s, "save\ndurable s", 1.0),
+    ):
+        value, text = _mean(read, factor)
+        yield Column(
+            name,
+            value,
+            title=title,
+            place=260.6 if name == "checkpoint_stall_s" else 0,
+            worth=280 if name == "checkpoint_stall_s" else None,
+            shown=text,
+            better=-1,
+            machine_if=_has_goodput,
+            people_if=lambda table: any(row.goodput and row.goodput.stall_s for row in table),
+            note="save stall: how long training stood still for a checkpoint",
+        )
+    yield Column(
+        "checkpoint_bytes",
+        _of(lambda goodput: goodput.checkpoint_bytes),
+        "integer",
+        decimals=0,
+        machine_if=_has_goodput,
+    )
+    yield Column(
+        "checkpoint_bytes_per_s",
+        _of(lambda goodput: goodput.bytes_per_s),
+        better=1,
+        machine_if=_has_goodput,
+    )
+    yield Column("mtbf_s", _of(lambda goodput: goodput.mtbf_s), machine_if=_has_goodput)
+    for name, title in (("young_steps", ""), ("daly_steps", "best\ninterval")):
+        yield Column(
+            f"best_interval_{name}",
+            _of(lambda goodput, name=name: getattr(goodput, name)),  # type: ignore[misc]
+            title=title,
+            place=260.7 if title else 0,
+            worth=270 if title else None,
+            decimals=0,
+            machine_if=_has_goodput,
+            people_if=lambda table: any(row.goodput and row.goodput.daly_steps for row in table),
+            note="best interval: iterations between checkpoints by Daly (2006), for this failure"
+            " rate; computed"
+            if title
+            else "",
+        )
+
+
+GOODPUT = tuple(_columns())

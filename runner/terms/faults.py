@@ -1,0 +1,100 @@
+"""Faults that a cell has on purpose, and how it goes on after them. Data, and when they come. Pure.
+
+The standard library alone: run.json has them, which the launch plugin reads.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Annotated
+
+from node.schema import List, Number, OneOf, Whole
+from node.supervisor.fault_kinds import KINDS, NODE_WIDE
+from runner.base.shape import shape
+
+RESTART, SPARE, SHRINK, TORCHRUN, REQUEUE = "restart", "spare", "shrink", "torchrun", "requeue"
+POLICIES = {
+    RESTART: "all processes start again on the same nodes",
+    SPARE: "a node that had the fault is replaced by the inventory's next one",
+    SHRINK: "the run goes on without the node that had the fault",
+    TORCHRUN: "torchrun itself starts the processes again, on the same nodes",
+    REQUEUE: "Slurm puts the job back into its queue (slurm_requeue)",
+}
+MOST_FAULTS = 100  # of a run
+MOST_S = 1e7
+Kind = Annotated[str, OneOf(*KINDS)]
+Seconds = Annotated[float, Number(0, MOST_S)]
+Count = Annotated[int, Whole(0, 100_000)]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: what, where, and when.
+
+    `node` is the node's rank, `rank` the process of that node (for those of one process).
+    It comes after `iteration` was logged; where that is 0, `after_s` seconds after its attempt's
+    launcher began, and after all faults before it. What ends by itself lasts `for_s`; 0: until the
+    run ends.
+    """
+
+    kind: Kind
+    node: Count = 0
+    rank: Count = 0
+    iteration: Annotated[int, Whole(0)] = 0
+    after_s: Seconds = 0.0
+    for_s: Seconds = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """Write `kill_rank 0 of node 1 after iteration 25`."""
+        process = f" {self.rank} of" if self.kind not in (*NODE_WIDE, "kill_node") else ""
+        when = f"iteration {self.iteration}" if self.iteration else f"{self.after_s:.1f} s"
+        lasts = f", for {self.for_s:g} s" if self.for_s else ""
+        return f"{self.kind}{process} node {self.node} after {when}{lasts}"
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What a cell's `faults` asks for, with all defaults.
+
+    Those in `planned`; or of the `kinds` in turn one after the other, `most` at most, with a mean
+    of `mtbf_s` seconds between them (exponential, drawn with `seed` and the number of the repeat),
+    each on a node and rank drawn alike.
+    """
+
+    planned: Annotated[tuple[Fault, ...], List(shape(Fault), MOST_FAULTS, make=tuple)] = ()
+    kinds: Annotated[tuple[str, ...], List(OneOf(*KINDS), MOST_FAULTS, make=tuple)] = ()
+    mtbf_s: Seconds = 0.0
+    seed: Count = 0
+    most: Annotated[int, Whole(0, MOST_FAULTS)] = 0
+    for_s: Seconds = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """Say in one line what will be done."""
+        if self.planned:
+            return "; ".join(fault.sentence for fault in self.planned)
+        return (
+            f"up to {self.most} of {', '.join(self.kinds)}, one in {self.mtbf_s:g} s on average"
+            f" (seed {self.seed})"
+        )
+
+    def of_repeat(self, repeat: int, nodes: int, ranks: int) -> tuple[Fault, ...]:
+        """Return the faults of a repeat in their order; the same for the same repeat.
+
+        Random ones count from the beginning of each attempt: an exponential time has no memory.
+        """
+        if self.planned:
+            return self.planned
+        dice = random.Random(f"{self.seed}/{repeat}")  # noqa: S311  # no secret
+        return tuple(
+            Fault(
+                self.kinds[number % len(self.kinds)],
+                node=dice.randrange(nodes),
+                rank=dice.randrange(ranks),
+                after_s=round(dice.expovariate(1 / self.mtbf_s), 3),
+                for_s=self.for_s,
+            )
+            for number in range(self.most)
+        )

@@ -1,0 +1,102 @@
+"""What a repeat's attempts went through: faults, steps, checkpoints. Data; times in epoch seconds.
+
+All times are the control node's clock: a node's own are corrected by what bench saw of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FaultSeen:
+    """A fault that a supervisor caused; `undone_at` of one that ended by itself."""
+
+    number: int
+    kind: str
+    node: int
+    rank: int
+    at: float
+    iteration: int = 0
+    undone_at: float | None = None
+
+
+@dataclass(frozen=True)
+class StepSeen:
+    """A logged line of the trainer: `iterations` up to `iteration` took `seconds`, and the line's
+    checkpoints `paused_s` more; it ended at `at`.
+    """
+
+    iteration: int
+    iterations: int
+    seconds: float
+    at: float
+    loss: float | None = None
+    paused_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class SaveSeen:
+    """A checkpoint: training stood for `stall_s`, and it was on the disk after `durable_s`."""
+
+    iteration: int
+    stall_s: float
+    durable_s: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """The trainer's processes from one start to their end.
+
+    It went on from `iteration`, 0: the beginning; its first step began at `began`, None: nobody
+    knows. Before, its processes took `start_s` to come so far, `load_s` of them to load `bytes`.
+    `refused` are checkpoints that were not taken, `failed` saves that were not made.
+    """
+
+    iteration: int = 0
+    began: float | None = None
+    start_s: float = 0.0
+    load_s: float = 0.0
+    bytes: int = 0
+    steps: tuple[StepSeen, ...] = ()
+    saves: tuple[SaveSeen, ...] = ()
+    refused: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AttemptSeen:
+    """One attempt: its launchers began, its end was noticed, and all had ended."""
+
+    number: int
+    status: str
+    nodes: int
+    began: float
+    noticed: float
+    ended: float
+    faults: tuple[FaultSeen, ...] = ()
+    sessions: tuple[Session, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """All attempts of one repeat that went on from each other; `policy` is how."""
+
+    policy: str
+    attempts: tuple[AttemptSeen, ...]
+    global_batch_size: int | None = None
+    sample_length: int | None = None
+    mtbf_s: float | None = None  # that was asked for
+    checkpoint_interval: int | None = None
+    in_background: bool = False
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """All sessions of all attempts, in order."""
+        return tuple(session for attempt in self.attempts for session in attempt.sessions)
+
+    @property
+    def faults(self) -> tuple[FaultSeen, ...]:
+        """All faults, in order."""
+        return tuple(fault for attempt in self.attempts for fault in attempt.faults)

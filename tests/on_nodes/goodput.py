@@ -1,0 +1,212 @@
+"""Goodput on four real test nodes: every kind of fault under each policy, and the model's word.
+
+    python -m tests.on_nodes.goodput faults    five faults of each kind, three policies, a table
+    python -m tests.on_nodes.goodput rates     predicted and measured goodput at three failure rates
+
+The trainer is tests/resuming_trainer.py; nodes, links, processes, supervisors are real. On each
+node a process of nobody's campaign runs beside it, and must be there at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.system import base_python
+from tests.conftest import ROOT
+from tests.on_nodes.campaign import Bench
+
+TRAINER = ROOT / "tests" / "resuming_trainer.py"
+SAID: Mapping[str, Any] = {"capture_output": True, "text": True}
+POLICIES = ("restart", "spare", "shrink")
+KINDS: Mapping[str, str] = {
+    "kill_rank": "kill_rank:1@{at}",
+    "kill_node": "kill_node:1@{at}",
+    "stop": "stop:1@{at}+1s",
+    "slow": "slow:1@{at}+1s",
+    "network": "network:1@{at}+2s",
+    "disk_full": "disk_full:1@{at}+1s",
+}
+FAULTS, APART = 5, 25
+STEPS = FAULTS * APART + 30
+
+
+def variables(shared: Path) -> dict[str, Any]:
+    """What an inventory of test nodes needs."""
+    return {
+        "cluster_root": str(shared / "root"),
+        "cluster_root_shared": True,
+        "cluster_scratch": "/var/tmp/scratch",  # on nodes of 200 MiB
+        "cluster_devices_per_node": 1,
+        "cluster_checkpoints": str(shared / "checkpoints"),
+        "cluster_faults_allowed": ["node1", "node2", "node3", "node4"],
+        "cluster_lost_contact_s": 6,
+        "setup_privileged": False,
+    }
+
+
+def defaults(**more: Any) -> dict[str, Any]:
+    """A cell of the trainer, a process a node."""
+    env = {"STEPS": str(more.pop("steps", STEPS)), "INTERVAL": "10", "STEP_S": "0.03"}
+    env |= {"WRITES": "1", **more.pop("env", {})}
+    return {
+        "system": "command",
+        "argv": [
+            *(base_python(), str(TRAINER), "{node_rank}", "{nodes}"),
+            *("{master_addr}", "{master_port}", "{checkpoints}"),
+        ],
+        "cwd": str(ROOT),
+        "log": "torch_gpt",
+        "samples_per_step": 8,
+        "tokens_per_sample": 1,
+        "train_iters": int(env["STEPS"]),
+        "resumes": True,
+        "checkpoint_interval": 10,
+        "devices_per_node": 1,
+        "nodes": 3,
+        "env": env,
+        **more,
+    }
+
+
+def faults_matrix() -> dict[str, Any]:
+    """Five faults of each kind in one run, under each policy; and the run without any."""
+    cells: list[dict[str, Any]] = [{"faults": "none", "axes": {"kind": "none", "policy": "-"}}]
+    for kind, word in KINDS.items():
+        at = [word.format(at=APART * number) for number in range(1, FAULTS + 1)]
+        cells += [
+            {"faults": " ".join(at), "recovery": policy, "axes": {"kind": kind, "policy": policy}}
+            for policy in POLICIES
+        ]
+    return {
+        "name": "faults",
+        "defaults": defaults(),
+        "include": cells,
+        "warmup_iters": 2,
+        "time_limit_s": 300,
+        "stall_limit_s": 60,
+    }
+
+
+def rates_matrix(repeats: int = 3) -> dict[str, Any]:
+    """Random failures one in 30, 15 and 8 s on average, on four nodes."""
+    env = {"START_S": "1", "SAVE_S": "0.05"}
+    many = {"kinds": ["kill_rank"], "seed": 40, "most": 100}
+    return {
+        "name": "rates",
+        "defaults": defaults(steps=1200, nodes=4, env=env),
+        "include": [
+            {"faults": {**many, "mtbf_s": mtbf_s}, "axes": {"mtbf_s": mtbf_s}}
+            for mtbf_s in (30, 15, 8)
+        ],
+        "repeats": repeats,
+        "warmup_iters": 2,
+        "time_limit_s": 600,
+    }
+
+
+def bystanders(cluster: Cluster) -> dict[str, str]:
+    """Start a process on each node that is nobody's; node to pid."""
+    quiet = "stdin=n, stdout=n, stderr=n, start_new_session=True"
+    line = f"import subprocess as s; n = s.DEVNULL; print(s.Popen(['sleep', '9999'], {quiet}).pid)"
+    return {
+        node.hostname: node.exec([base_python(), "-c", line], **SAID).stdout.strip()
+        for node in cluster.nodes
+    }
+
+
+def alive(cluster: Cluster, pids: Mapping[str, str]) -> list[str]:
+    """Return the nodes whose bystander is alive."""
+    return [
+        node.hostname
+        for node in cluster.nodes
+        if not node.exec(["test", "-d", f"/proc/{pids[node.hostname]}"]).returncode
+    ]
+
+
+def rows(out: str) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of a campaign's JSON."""
+    found: Sequence[Mapping[str, Any]] = json.loads(out)["rows"]
+    return found
+
+
+def seen_in(bench: Bench) -> list[tuple[str, ...]]:
+    """Return what the logs say of faults that failed: cell, line."""
+    logs = bench.campaign.rglob("launcher.log")
+    return [
+        (log.parents[4].name, line)
+        for log in logs
+        for line in log.read_text(errors="replace").splitlines()
+        if "[trainbench: fault" in line and "failed" in line
+    ]
+
+
+def words(row: Mapping[str, Any], key: str) -> str:
+    """Write a figure, or a dash."""
+    value = row["axes"].get(key.removeprefix("axis_"), row.get(key))
+    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+SHOWN = {
+    "faults": (
+        *("axis_kind", "axis_policy", "status", "faults", "goodput_percent", "recovery_notice_s"),
+        *("recovery_end_s", "recovery_restart_s", "recovery_start_s", "recovery_running_s"),
+        *("recovery_lost_steps", "final_loss", "verdict"),
+    ),
+    "rates": ("axis_mtbf_s", "status", "faults", "goodput_percent", "goodput_by_model_percent"),
+}
+
+
+def main(what: str, *only: str) -> int:
+    """Run one of the two, print its table, and say what was left."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    matrix = faults_matrix() if what == "faults" else rates_matrix()
+    with (
+        Cluster(4, upper_size_mib=200) as cluster,
+        tempfile.TemporaryDirectory(dir=ROOT / "build") as folder,
+    ):
+        inventory = Path(folder) / "inventory"
+        cluster.write_inventory(inventory, nodes=4, variables=variables(cluster.shared))
+        pids = bystanders(cluster)
+        bench = Bench(Path(folder), inventory, matrix)
+        done = bench.run("--format", "json", *only, timeout=7200)
+        if not done.stdout.startswith("{"):
+            print(done.stdout[-3000:], done.stderr[-3000:])
+            return 1
+        print("| " + " | ".join(SHOWN[what]) + " |", flush=True)
+        for row in rows(done.stdout):
+            print("| " + " | ".join(words(row, key) for key in SHOWN[what]) + " |")
+        for fault in sorted(seen_in(bench)):
+            print(*fault)
+        report = ROOT / "build" / f"goodput-{what}.html"
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "runner", "collect", "--runs", str(bench.runs)),
+                *("--format", "html", "--output", str(report)),
+            ],
+            check=False,
+            cwd=ROOT,
+        )
+        left = {
+            node.hostname: node.exec(["nft", "list", "tables"], **SAID).stdout
+            for node in cluster.nodes
+        }
+        print("bystanders alive:", alive(cluster, pids))
+        cut = {name: text for name, text in left.items() if "fault" in text}
+        print("tables of nft left:", cut)
+        for node in cluster.nodes:
+            node.exec(["kill", pids[node.hostname]])
+        processes = {name: found for name, found in cluster.heal().items() if found}
+        print("processes left:", processes)
+        print("checkpoints left:", list((cluster.shared / "checkpoints").rglob("step-*")))
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Runs that fail on purpose and go on, on real nodes: what it cost, and who lied.
+
+The trainer is tests/resuming_trainer.py, and torch_gpt in the slow one. The whole table of kinds
+and policies: `python -m tests.on_nodes.goodput faults`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.fixtures import RealNodes
+from tests.conftest import ROOT
+from tests.on_nodes.campaign import Bench
+from tests.on_nodes.goodput import alive, bystanders, defaults, rows, variables
+
+pytestmark = pytest.mark.cluster
+
+
+def matrix(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "name": "goodput",
+        "defaults": defaults(steps=60, nodes=2, **more),
+        "include": list(cells),
+        "warmup_iters": 2,
+        "time_limit_s": 120,
+    }
+
+
+def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes) -> None:
+    group = real_nodes(4)
+    shared = group.cluster.shared / tmp_path.name
+    group = real_nodes(4, variables=variables(shared))
+    pids = bystanders(group.cluster)
+    cells = matrix(
+        {"faults": "none", "axes": {"fault": "none"}},
+        {"faults": "kill_rank:1@25", "axes": {"fault": "rank"}},
+        {"faults": "kill_node:1@25", "recovery": "spare", "axes": {"fault": "spare"}},
+        {"faults": "kill_node:1@25", "recovery": "shrink", "axes": {"fault": "shrink"}},
+        {"faults": "kill_rank:1@25", "env": {"LIE": "optimizer"}, "axes": {"fault": "liar"}},
+    )
+    done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=300)
+    assert done.returncode == 0, done.stderr
+    by = {row["axes"]["fault"]: row for row in rows(done.stdout)}
+    assert all(row["status"] == "ok" for row in by.values())
+    for name in ("rank", "spare", "shrink"):
+        row = by[name]
+        assert row["final_loss"] == by["none"]["final_loss"], name
+        assert row["faults"] == 1
+        assert row["recovery_lost_steps"] >= 4  # of at least 25, from 20 on
+        assert 0 < row["goodput_percent"] < by["none"]["goodput_percent"]
+        assert "resume_differs" not in row["verdict"]
+    assert alive(group.cluster, pids) == ["node1", "node2", "node3", "node4"]
+    assert not list(shared.rglob("step-*"))
+    campaign = tmp_path / "runs" / f"goodput-{group.inventory.name}"
+    last = next(campaign.glob("fault=spare*/repeat1/attempt2/run.json"))
+    assert [node["host"] for node in json.loads(last.read_text())["nodes"]] == ["node1", "node3"]
+    for node in group.cluster.nodes:
+        node.exec(["kill", pids[node.hostname]])
+
+
+def test_a_folder_that_is_not_shared_is_named(tmp_path: Path, real_nodes: RealNodes) -> None:
+    given = variables(real_nodes(2).cluster.shared / tmp_path.name)
+    given |= {"cluster_checkpoints": "/var/tmp/apart"}  # on the nodes
+    group = real_nodes(2, variables=given)
+    done = Bench(tmp_path, group.inventory, matrix({"faults": "none"})).run(timeout=120)
+    assert done.returncode == 1
+    assert "cluster_checkpoints" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_torch_goes_on_with_fewer_nodes(tmp_path: Path, real_nodes: RealNodes) -> None:
+    shared = real_nodes(3).cluster.shared / tmp_path.name
+    given = {
+        "cluster_root": str(ROOT / ".trainbench"),
+        "cluster_devices_per_node": 1,
+        "cluster_systems": ["torch_gpt"],
+        "setup_privileged": False,
+        "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
+        "cluster_checkpoints": str(shared),
+    }
+    group = real_nodes(3, variables=given)
+    small = {"train_iters": 30, "seq_length": 32, "global_batch_size": 12, "micro_batch_size": 1}
+    cells = {
+        "name": "shrink",
+        "defaults": {"system": "torch_gpt", "nodes": 3, "checkpoint_interval": 5, **small},
+        "include": [
+            {"faults": "none"},
+            {"faults": "kill_node:2@12", "recovery": "shrink", "zero_stage": 0},
+        ],
+        "warmup_iters": 2,
+        "time_limit_s": 200,
+    }
+    done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=400)
+    assert done.returncode == 0, done.stderr
+    whole, fewer = rows(done.stdout)
+    assert fewer["final_loss"] == pytest.approx(whole["final_loss"], abs=2e-4)
+    assert "resume_differs" not in fewer["verdict"]

@@ -1,0 +1,102 @@
+"""A run goes on after failures on real Slurm: a rank, a node's part, and a requeued job.
+
+The trainer is tests/resuming_trainer.py.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import SlurmCluster
+from tests.cluster.system import base_python
+from tests.on_nodes.campaign import wait
+from tests.on_nodes.goodput import defaults
+from tests.on_slurm.campaign import SlurmBench, user_folder
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any) -> SlurmBench:
+    given = defaults(steps=60, nodes=2, env={"STEP_S": "0.1"})
+    given["argv"][0] = base_python()
+    matrix = {
+        "name": name,
+        "defaults": given,
+        "include": list(cells),
+        "warmup_iters": 2,
+        "time_limit_s": 200,
+    }
+    variables = {"cluster_scratch": "", "slurm_nodes": 4, **more}
+    return SlurmBench(slurm, user_folder(slurm, name), matrix, variables)
+
+
+def rows(bench: SlurmBench) -> list[dict[str, Any]]:
+    argv = [
+        sys.executable,
+        "-m",
+        "runner",
+        "collect",
+        "--runs",
+        str(bench.runs),
+        "--format",
+        "json",
+    ]
+    found: list[dict[str, Any]] = json.loads(bench.slurm.run(argv, check=True).stdout)["rows"]
+    return found
+
+
+def state(slurm: SlurmCluster, number: int) -> str:
+    return str(slurm.run(["squeue", "--noheader", "-o", "%T", "-j", str(number)]).stdout)
+
+
+def resumed(bench: SlurmBench) -> list[int]:
+    """Where each attempt went on, by the logs."""
+    logs = sorted(bench.campaign.glob("*/repeat1/attempt*/nodes/0000-*/launcher.log"))
+    found = [re.search(r"torch_gpt resumed step=(\d+)", log.read_text()) for log in logs]
+    return [int(match[1]) for match in found if match]
+
+
+def test_a_new_job_goes_on_from_the_last_one_s_checkpoint(slurm_cluster: SlurmCluster) -> None:
+    bench = campaign(
+        slurm_cluster,
+        "goodput",
+        {"faults": "none", "axes": {"fault": "none"}},
+        {"faults": "kill_rank:1@25", "axes": {"fault": "rank"}},
+        {"faults": "kill_node:1@25", "axes": {"fault": "node"}},
+    )
+    ran = bench.run(timeout=400)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    whole, rank, node = rows(bench)
+    assert {row["status"] for row in (whole, rank, node)} == {"ok"}
+    assert (rank["faults"], node["faults"]) == (1, 1)
+    assert rank["final_loss"] == node["final_loss"] == whole["final_loss"]
+    assert rank["recovery_running_s"] > 0
+    assert sorted(resumed(bench)) == [0, 0, 0, 20, 20]
+    assert not list(Path(slurm_cluster.shared).rglob("step-000020.json"))  # it ended well
+    print(
+        [
+            {key: row[key] for key in row if key.startswith(("goodput", "recovery"))}
+            for row in (rank, node)
+        ]
+    )
+
+
+def test_a_requeued_job_goes_on_where_it_was(slurm_cluster: SlurmCluster) -> None:
+    bench = campaign(slurm_cluster, "requeue", {"recovery": "requeue"}, slurm_requeue=True)
+    bench.start()
+    bench.wait_for_step(25)
+    (attempt,) = bench.campaign.glob("*/repeat1/attempt1")
+    number = json.loads((attempt / "slurm.json").read_text())["job_id"]
+    slurm_cluster.slurm("scontrol", "requeue", str(number))
+    wait(lambda: "PENDING" in state(slurm_cluster, number), 60, "the job in its queue again")
+    slurm_cluster.slurm("scontrol", "update", f"jobid={number}", "StartTime=now")
+    code, said = bench.finish(timeout=300)
+    assert code == 0, said
+    assert resumed(bench) == [0, 20]
+    (row,) = rows(bench)
+    assert row["status"] == "ok"
+    assert row["goodput_percent"] > 0

@@ -1,0 +1,185 @@
+"""Where the time of a run with failures went: worked examples, and what must always hold."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from runner.figures.goodput import goodput, parts_of, recoveries_of, spent_in
+from runner.figures.goodput_model import Costs, daly, predicted, young
+from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, Session, StepSeen, Story
+
+
+def steps(first: int, last: int, begin: float, each: float = 1.0) -> tuple[StepSeen, ...]:
+    return tuple(
+        StepSeen(n, 1, each, begin + each * (n - first + 1), loss=1 / n)
+        for n in range(first, last + 1)
+    )
+
+
+def session(first: int, last: int, begin: float, **more: float) -> Session:
+    return Session(first - 1, begin, steps=steps(first, last, begin), **more)  # type: ignore[arg-type]
+
+
+# An attempt that starts for 5 s and does 7 iterations, of which 5 are saved; killed 0.5 s into the
+# eighth; noticed after 2 s, ended after 1 s, launched again after 3 s; 4 s of start and 1 of load.
+KILLED = AttemptSeen(
+    *(1, "failed", 2),
+    began=100.0,
+    noticed=114.5,
+    ended=115.5,
+    faults=(FaultSeen(0, "kill_rank", 1, 0, 112.5, 7),),
+    sessions=(session(1, 7, 105.0, start_s=4.5),),
+)
+WENT_ON = AttemptSeen(
+    *(2, "ok", 2),
+    began=118.5,
+    noticed=140.0,
+    ended=140.0,
+    sessions=(session(6, 15, 123.5, start_s=4.5, load_s=1.0),),
+)
+STORY = Story("restart", (KILLED, WENT_ON), 8, 100, checkpoint_interval=5)
+
+
+def test_each_second_is_spent_on_one_thing() -> None:
+    parts = parts_of(STORY)
+    assert parts == pytest.approx(
+        {
+            "counted": 15.0,
+            "stall": 0.0,
+            "slowed": 0.0,
+            "lost": 2.5,  # iterations 6 and 7, and half of the eighth
+            "notice": 2.0,
+            "end": 1.0,
+            "restart": 3.0,
+            "start": 9.0,
+            "load": 1.0,
+            "rest": 0.0,
+        }
+    )
+    assert sum(parts.values()) == pytest.approx(33.5)  # from 100.0 to 133.5
+
+
+def test_a_recovery_is_told_from_the_fault_on() -> None:
+    (found,) = recoveries_of(STORY)
+    assert found.kind == "kill_rank"
+    assert (found.notice_s, found.end_s, found.restart_s) == (2.0, 1.0, 3.0)
+    assert (found.start_s, found.load_s, found.running_s) == (4.0, 1.0, 11.0)
+    assert found.lost_steps == 2
+    assert found.again_s == 126.5 - 112.5  # iteration 8
+    assert found.former_speed_s == 1.0
+
+
+def test_the_figures_of_a_cell() -> None:
+    found = goodput([STORY, STORY])
+    assert found is not None
+    assert found.percent == pytest.approx(100 * 15 / 33.5)
+    assert found.half_percent == pytest.approx(0)
+    assert found.tokens_per_s == pytest.approx(15 * 8 * 100 / 33.5)
+    assert found.faults == 2
+    notice = found.mean("notice_s")
+    assert notice is not None
+    assert (notice.value, notice.half, notice.count) == (2.0, 0.0, 2)
+    assert found.mtbf_s == pytest.approx(33.5)
+
+
+def test_a_checkpoint_s_stall_does_not_count() -> None:
+    stalled = tuple(
+        replace(step, at=step.at + 0.5, paused_s=0.5) if step.iteration == 15 else step
+        for step in WENT_ON.sessions[0].steps
+    )
+    saves = (SaveSeen(10, 0.5, 2.0, 1000),)
+    last = replace(WENT_ON, sessions=(replace(WENT_ON.sessions[0], steps=stalled, saves=saves),))
+    story = replace(STORY, attempts=(KILLED, last))
+    assert parts_of(story)["stall"] == pytest.approx(0.5)
+    assert parts_of(story)["counted"] == pytest.approx(15.0)
+    found = goodput([story])
+    assert found is not None
+    assert found.stall_s is not None
+    assert found.daly_steps is not None
+    assert found.bytes_per_s == pytest.approx(500)
+
+
+def test_a_step_that_a_fault_held_up_counts_as_a_median_one() -> None:
+    held = FaultSeen(0, "stop", 0, 0, 110.2, 5, undone_at=113.2)
+    slow = (*steps(1, 5, 105.0), StepSeen(6, 1, 4.0, 114.0), *steps(7, 15, 114.0))
+    attempt = AttemptSeen(
+        1, "ok", 2, 100.0, 124.0, 124.0, (held,), (Session(0, 105.0, steps=slow),)
+    )
+    parts = parts_of(Story("restart", (attempt,)))
+    assert parts["slowed"] == pytest.approx(3.0)
+    assert parts["counted"] == pytest.approx(15.0)
+
+
+def test_torchrun_goes_on_within_one_attempt() -> None:
+    later = session(6, 15, 123.5, start_s=4.5, load_s=1.0)
+    whole = replace(KILLED, status="ok", ended=134.0, sessions=(*KILLED.sessions, later))
+    story = Story("torchrun", (whole,))
+    parts = parts_of(story)
+    assert sum(parts.values()) == pytest.approx(33.5)
+    assert parts["restart"] == pytest.approx(119.0 - 112.5)
+    assert parts["start"] == pytest.approx(5.0 + 3.5)
+    (found,) = recoveries_of(story)
+    assert found.running_s == pytest.approx(11.0)
+    assert found.lost_steps == 2
+
+
+def test_time_is_neither_lost_nor_made_up_whatever_happened() -> None:
+    for seed in range(200):
+        dice = random.Random(seed)
+        at, done, attempts = 0.0, 0, []
+        for number in range(1, dice.randint(2, 6)):
+            began = at + dice.uniform(0, 3)
+            first = began + dice.uniform(0, 5)
+            last = done + dice.randint(0, 9)
+            told = steps(done + 1, last, first, dice.uniform(0.1, 2))
+            end = told[-1].at if told else first
+            fault = end + dice.uniform(-1, 1)
+            noticed = max(end, fault) + dice.uniform(0, 2)
+            at = noticed + dice.uniform(0, 2)
+            seen = (FaultSeen(number, "kill_rank", 0, 0, fault),)
+            one = Session(done, first, load_s=dice.uniform(0, 1), steps=told)
+            attempts.append(AttemptSeen(number, "failed", 1, began, noticed, at, seen, (one,)))
+            done = max(0, last - dice.randint(0, 5))
+        story = Story("restart", tuple(attempts))
+        spent = spent_in(story)
+        assert all(each.seconds > 0 for each in spent)
+        final = attempts[-1]
+        until = final.sessions[0].steps[-1].at if final.sessions[0].steps else final.ended
+        assert sum(each.seconds for each in spent) == pytest.approx(until - attempts[0].began)
+
+
+def test_young_and_daly() -> None:
+    assert young(60, 86_400) == pytest.approx(3220, abs=1)
+    # A tenth of the time between failures: Daly's is shorter.
+    assert daly(60, 86_400) == pytest.approx(3180, abs=5)
+    assert daly(10, 4) == 4
+
+
+def simulated(costs: Costs, iterations: int, mtbf_s: float, dice: random.Random) -> float:
+    """Live through one run: failures come while the trainer starts and works."""
+    total, done, saved = 0.0, 0, 0
+    stretch = costs.step_s * costs.interval + costs.stall_s
+    while True:
+        fails = dice.expovariate(1 / mtbf_s)
+        at = costs.start_s + costs.late_s * bool(done)
+        left = (iterations - 1) // costs.interval - saved
+        last = costs.step_s * (iterations - (saved + left) * costs.interval)
+        if fails > at + stretch * left + last:
+            return costs.step_s * iterations / (total + at + stretch * left + last)
+        saved += max(0, int((fails - at) // stretch)) if fails > at else 0
+        total += fails + costs.gap_s
+        done += 1
+
+
+def test_the_model_is_what_a_simulation_gives() -> None:
+    dice = random.Random(7)
+    for mtbf_s in (20.0, 60.0, 300.0):
+        costs = Costs(0.5, 0.4, 0.3, 1.5, 4.0, 10)
+        runs = [simulated(costs, 200, mtbf_s, dice) for _ in range(3000)]
+        mean = len(runs) / sum(1 / each for each in runs)  # of the times
+        assert predicted(costs, 200, mtbf_s) == pytest.approx(mean, rel=0.02)
+
+
+def test_a_run_that_never_comes_through_has_no_goodput() -> None:
+    assert predicted(Costs(1, 0, 0, 1, 1, 0), 10_000, 1.0) == 0.0
