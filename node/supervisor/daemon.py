@@ -214,7 +214,8 @@ def watch(
     killed_before = oom_kills()
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
-    faults = Faults(job, job.get("undoer")) if (job.get("chain") or {}).get("faults") else None
+    planned = (job.get("chain") or {}).get("faults")
+    faults = Faults(job, job.get("undoer"), launcher) if planned else None
     dead: dict[int, int] = {}
     result: dict[str, Any] | None = None
     log_looked = begun  # its file system may be shared by thousands of nodes

@@ -39,8 +39,9 @@ ANNOUNCED_S = 1.5  # for a poll to bring the announcement, before a node is cut 
 class Faults:
     """The faults of a run's node, from its launcher's start."""
 
-    def __init__(self, job: dict[str, Any], undoer: Undoer | None) -> None:
+    def __init__(self, job: dict[str, Any], undoer: Undoer | None, launcher: int | None) -> None:
         chain = job["chain"]
+        self.launcher = launcher
         self.job, self.undoer, self.mine = job, undoer, chain["node"]
         self.folder = os.path.join(chain["folder"], FAULTS)
         self.faults: list[dict[str, Any]] = chain["faults"]
@@ -126,7 +127,7 @@ class Faults:
             assert self.undoer is not None  # a job with such a fault has one
             self.undoer.cause(number, fault)
             return
-        process = rank_process(self.job, fault["rank"])
+        process = rank_process(self.job, fault["rank"], self.launcher)
         until = time.monotonic() + fault["for_s"]
         if kind == kinds.KILL_RANK:
             send(process, signal.SIGKILL)
@@ -152,7 +153,7 @@ class Faults:
                 send(process, signal.SIGSTOP if self.standing else signal.SIGCONT)
 
 
-def rank_process(job: dict[str, Any], rank: int) -> dict[int, int]:
+def rank_process(job: dict[str, Any], rank: int, launcher: int | None) -> dict[int, int]:
     """Return the process of a local rank, {pid: start time}: the first that has LOCAL_RANK.
 
     What it started itself has the variable, too. Of a launcher that sets none, local rank 0 is the
@@ -165,9 +166,9 @@ def rank_process(job: dict[str, Any], rank: int) -> dict[int, int]:
         entry = stat_of(pid)
         if entry and entry[0] not in ranks:
             return {pid: alive[pid]}
-    if rank == 0 and not any(_has(pid, b"LOCAL_RANK=", begins=True) for pid in alive):
-        oldest = min(alive, key=lambda entry: alive[entry], default=None)
-        return {oldest: alive[oldest]} if oldest is not None else {}
+    ranked = any(_has(pid, b"LOCAL_RANK=", begins=True) for pid in alive)
+    if rank == 0 and not ranked and launcher in alive:
+        return {launcher: alive[launcher]}
     return {}
 
 

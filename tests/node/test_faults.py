@@ -86,6 +86,16 @@ def test_a_rank_is_killed_at_an_iteration_and_no_other_process(
     assert alive(bystander)
 
 
+def test_the_one_process_of_a_launcher_without_ranks_is_killed(
+    make: Make,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Not the sampler, which is the run's, too, and older."""
+    run = make("sleep 1000", chain=chain(tmp_path, fault("kill_rank", after_s=0.3))).start()
+    done = run.done()
+    assert (done["ended_by"], done["signal"]) == ("exit", 9)
+
+
 def test_a_node_is_killed_with_its_supervisor(
     make: Make,  # noqa: F811
     tmp_path: Path,

@@ -16,6 +16,8 @@ from tests.on_nodes.campaign import Bench
 from tests.on_nodes.goodput import alive, bystanders, defaults, rows, variables
 
 pytestmark = pytest.mark.cluster
+LIES = ("optimizer", "data", "step")
+LIAR = {"STEPS": "60", "INTERVAL": "10", "STEP_S": "0.03"}
 
 
 def matrix(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -38,9 +40,13 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
         {"faults": "kill_rank:1@25", "axes": {"fault": "rank"}},
         {"faults": "kill_node:1@25", "recovery": "spare", "axes": {"fault": "spare"}},
         {"faults": "kill_node:1@25", "recovery": "shrink", "axes": {"fault": "shrink"}},
-        {"faults": "kill_rank:1@25", "env": {"LIE": "optimizer"}, "axes": {"fault": "liar"}},
+        *(
+            {"faults": fault, "env": {**LIAR, "LIE": lie}, "axes": {"fault": f"{lie} {fault}"}}
+            for lie in LIES
+            for fault in ("none", "kill_rank:1@25")
+        ),
     )
-    done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=300)
+    done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=500)
     assert done.returncode == 0, done.stderr
     by = {row["axes"]["fault"]: row for row in rows(done.stdout)}
     assert all(row["status"] == "ok" for row in by.values())
@@ -51,6 +57,9 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
         assert row["recovery_lost_steps"] >= 4  # of at least 25, from 20 on
         assert 0 < row["goodput_percent"] < by["none"]["goodput_percent"]
         assert "resume_differs" not in row["verdict"]
+    for lie in LIES:
+        assert "resume_differs" in by[f"{lie} kill_rank:1@25"]["verdict"]
+        assert "resume_differs" not in by[f"{lie} none"]["verdict"]
     assert alive(group.cluster, pids) == ["node1", "node2", "node3", "node4"]
     assert not list(shared.rglob("step-*"))
     campaign = tmp_path / "runs" / f"goodput-{group.inventory.name}"
