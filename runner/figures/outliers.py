@@ -87,7 +87,19 @@ def is_low(
     the noise of its like, and `between`, how far these lie apart, are relative to the usual.
     """
     own = noise * value / usual if usual else 0.0
-    return value < usual * (1 - max(floor, critical(count) * max(own, common, between)))
+    return value < usual * healthy_share(floor, critical(count) * max(own, common, between))
+
+
+def healthy_share(floor: float, chance: float) -> float:
+    """Return the share of the usual figure that a healthy one reaches, above 0 whatever the noise.
+
+    `chance` is how far below the usual noise explains, relative to it. Where it is all of it, noise
+    is a factor, and no difference: the share shrinks, but a figure that is far lower stays low.
+
+    >>> [round(healthy_share(0.1, chance), 2) for chance in (0.05, 0.3, 0.9, 1.5)]
+    [0.9, 0.7, 0.17, 0.05]
+    """
+    return min(1 - floor, max(1 - chance, math.exp(-2 * chance)))
 
 
 def low(values: Sequence[float], noises: Sequence[float], floor: float) -> list[int]:

@@ -103,7 +103,7 @@ def _knobs(knobs: Any, objective: str, where: str) -> dict[str, tuple[Any, ...]]
     if not isinstance(knobs, dict) or not knobs:
         raise UserError(
             f"{where}: tune has no knobs; name at least one, such as knobs: {{micro_batch_size:"
-            " [4, 1, 2]}}, its default first"
+            " [4, 1, 2]}, its default first"
         )
     faults, count = Faults(), 1
     for key, values in knobs.items():

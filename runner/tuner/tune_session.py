@@ -183,7 +183,12 @@ class TuneSession:
         return self.source.look(self.campaign, held.cells)
 
     def refuse_unusable(self) -> None:
-        """Raise UserError where no combination can run."""
+        """Raise UserError where no combination can run, or no run can be compared."""
+        if self.checked.tuning.objective == "energy" and self.cluster.device == "cpu":
+            raise UserError(
+                f"objective: energy needs devices whose power can be read, and {self.cluster.name}"
+                " has CPUs; ask for objective: step_time"
+            )
         if self.checked.legal:
             return
         reasons = [f"{reason} ({count})" for reason, count in self.checked.refusals[:5]]

@@ -127,7 +127,9 @@ def low(values: Array, noises: Array, floor: float, compared: bool) -> NDArray[n
         between = 1.4826 * np.median(abs(values - middle), axis=1, keepdims=True) / middle
     common = np.maximum(np.median(noises, axis=1, keepdims=True), between)
     noise = np.maximum(noises * values / usual, common)
-    lower = values < usual * (1 - np.maximum(floor, critical(count) * noise))
+    chance = critical(count) * noise
+    share = np.minimum(1 - floor, np.maximum(1 - chance, np.exp(-2 * chance)))  # healthy_share
+    lower = values < usual * share
     return lower if count > 1 else np.zeros_like(lower)
 
 

@@ -70,6 +70,13 @@ def state(value: float, device: int | None = 0, **options: object) -> AcceptStat
     return AcceptState(1.0, options, stages=(StageReport("devices", 1.0, 1.0, tests=(test,)),))
 
 
+def test_a_disk_forty_times_slower_is_found_whatever_the_noise_of_the_others() -> None:
+    """As planted: 8.4 MB/s among 230 to 330, whose medians are known to a quarter."""
+    floor = FLOORS["storage"]
+    assert is_low(8.4, 330.0, noise=0.03, common=0.3, floor=floor, count=4)
+    assert not is_low(100.0, 330.0, noise=0.3, common=0.3, floor=floor, count=4)
+
+
 def test_a_mark_names_the_figure_and_its_source(tmp_path: Path) -> None:
     file = tmp_path / "marks.yaml"
     file.write_text('memory: {at_least: 20, source: "contract, table 2"}\n')

@@ -82,7 +82,7 @@ def test_noise_in_which_nothing_slow_could_be_seen_is_no_result() -> None:
     assert found.unanswered  # exit code 2
     text = plain_text(measured_parts(found, 100), 100)
     assert "too noisy to tell" in text
-    assert "see what else uses the nodes" in text
+    assert "stop what else runs on the nodes" in text
     assert "nothing slow" not in text
     assert "nothing can be told from it" in text
     calm = next(r for r in judged(devices(healthy(), noise=0.05)).rows if r.test == "matmul_bf16")
