@@ -270,6 +270,11 @@ tuning: $(VENV)/.dev  ## Replay tune on tables of measured layouts (LAYOUTS="FIL
 	OPENBLAS_NUM_THREADS=1 python -m benchmarks.tuning $(if $(NOISE),--noise $(NOISE)) \
 	  $(or $(LAYOUTS),$(wildcard $(TRAINBENCH_SHARED)/layouts/*.csv))
 
+.PHONY: tuning-nodes
+tuning-nodes: $(VENV)/.dev setup  ## tune beside every combination with three repeats, on four real nodes (root, an hour)
+	tools/system-packages
+	python -m tests.on_nodes.tuning_race
+
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
 	python -m benchmarks.learning
