@@ -409,11 +409,15 @@ def wrong_products(
 
 
 def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
-    """Find devices that slow down while they compute: heat, or a power limit."""
-    found = []
+    """Find devices that slow down while they compute: heat, or a power limit.
+
+    One that slowed down in its first try and stays slow in the next is found by all of them.
+    """
+    found, floor = [], 2 * floor_of(row.test, device)
     for one in row.figures:
-        rates = slowed(one.tries[-1], 2 * floor_of(row.test, device), len(row.figures))
-        if rates:
+        every = tuple(sample for samples in one.tries for sample in samples)
+        count = len(row.figures)
+        if rates := slowed(one.tries[-1], floor, count) or slowed(every, floor, count):
             words = f"{one.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
             found.append(SlowPart(row.test, one.nodes, f"{words} TFLOP/s while it computes"))
     return found

@@ -10,7 +10,7 @@ from node.probe import reference
 from runner.accept.acceptance import AcceptState, StageReport
 from runner.accept.marks import against_earlier, against_marks, load_marks
 from runner.base.errors import UserError
-from runner.doctor.judgement import FLOORS
+from runner.doctor.judgement import FLOORS, Figure, judge_figures, slowing
 from runner.figures.outliers import is_low, low, spread
 
 CLUSTERS = int(os.environ.get("TRAINBENCH_SIMULATED", "300"))
@@ -102,3 +102,17 @@ def test_what_became_slower_since_an_earlier_acceptance_is_a_fault() -> None:
     assert "in earlier acceptances 20.2" in fault.words
     assert against_earlier(state(19.0), [state(20.0)]) == []
     assert against_earlier(state(10.0), [state(20.0, quick=True)]) == []  # no measure
+
+
+def test_a_device_that_slowed_down_and_stays_slow_is_found() -> None:
+    """As planted: full speed in the first half of its first try, a third of it ever after."""
+    steady = (28.1, 27.0, 31.1, 27.7, 29.1, 30.2, 32.0, 27.8)
+    fell = (29.3, 28.1, 30.2, 22.6, 8.8, 9.8, 9.6, 9.0)
+    stays = (9.8, 7.9, 10.9, 7.4, 10.7, 10.6, 11.9, 10.8)
+    figures = [
+        *(Figure((f"node{at}",), 0, (steady, steady[::-1])) for at in (1, 2, 4)),
+        Figure(("node3",), 0, (fell, stays)),
+    ]
+    found = slowing(judge_figures("sustained", figures, "cpu"), "cpu")
+    assert [one.nodes for one in found] == [("node3",)]
+    assert "it slows down from 28.1 to" in found[0].words
