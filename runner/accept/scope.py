@@ -39,7 +39,7 @@ class AcceptOptions:
             rounds=rounds_of_pairs(nodes),
             small=True,
             patience_s=600.0,
-            stall_s=30.0 if self.quick else 60.0,
+            stall_s=60.0,
             product_s=self.product_s,
             storage_mib=self.storage_mib,
             storage_all=self.storage_all,
