@@ -97,9 +97,9 @@ def healthy_share(floor: float, chance: float) -> float:
     is a factor, and no difference: the share shrinks, but a figure that is far lower stays low.
 
     >>> [round(healthy_share(0.1, chance), 2) for chance in (0.05, 0.3, 0.9, 1.5)]
-    [0.9, 0.7, 0.17, 0.05]
+    [0.9, 0.7, 0.32, 0.15]
     """
-    return min(1 - floor, max(1 - chance, math.exp(-2 * chance)))
+    return min(1 - floor, max(1 - chance, math.exp(-1.25 * chance)))
 
 
 def low(values: Sequence[float], noises: Sequence[float], floor: float) -> list[int]:

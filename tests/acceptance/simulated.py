@@ -128,7 +128,7 @@ def low(values: Array, noises: Array, floor: float, compared: bool) -> NDArray[n
     common = np.maximum(np.median(noises, axis=1, keepdims=True), between)
     noise = np.maximum(noises * values / usual, common)
     chance = critical(count) * noise
-    share = np.minimum(1 - floor, np.maximum(1 - chance, np.exp(-2 * chance)))  # healthy_share
+    share = np.minimum(1 - floor, np.maximum(1 - chance, np.exp(-1.25 * chance)))  # healthy_share
     lower = values < usual * share
     return lower if count > 1 else np.zeros_like(lower)
 

@@ -74,8 +74,8 @@ def _columns() -> Iterator[Column]:
         machine_if=_has_cost,
     )
     titles = {
-        PER_MILLION: ("cost per\nM tokens", 456, 395),
-        TO_TARGET: ("cost to\ntarget", 205, 394),
+        PER_MILLION: ("cost per\nM tokens", 456, 545),
+        TO_TARGET: ("cost to\ntarget", 205, 544),
     }
     for name, (title, place, worth) in titles.items():
         yield Column(
