@@ -24,6 +24,7 @@ from node import answer, image, sent, tree
 from node.answer import ProgramError
 from node.checksum import sha256
 from node.env import look as environment
+from node.env.lock import parsed
 from node.files import read_json
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
@@ -69,7 +70,21 @@ def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
     if pin["files"]:
         names = {os.path.basename(path): digest for path, digest in pin["files"].items()}
         identity["files"] = names
-    return {"schema": 1, "pin": pin["pin"], **pin["said"], "identity": identity}
+    packages = parsed(env.get("lines", []))
+    return {
+        "schema": 1,
+        "pin": pin["pin"],
+        **pin["said"],
+        "identity": identity,
+        "packages": {name: version for name, (version, _) in packages.items()},
+    }
+
+
+def same_record(record: Any, wanted: Spec) -> bool:
+    """Whether installed.json is as it should be; one of an older version has no `packages`."""
+    if isinstance(record, dict) and "packages" not in record:
+        wanted = {key: value for key, value in wanted.items() if key != "packages"}
+    return bool(record == wanted)
 
 
 def looked(pin: Spec) -> Spec:
@@ -86,7 +101,7 @@ def looked(pin: Spec) -> Spec:
         *files,
     ]
     record = os.path.join(pin["home"], "installed.json")
-    if not differs and read_json(record) != wanted:
+    if not differs and not same_record(read_json(record), wanted):
         differs.append(record)
     return {"trees": moving, "env": have, "files": files, "installed": wanted, "differs": differs}
 

@@ -72,6 +72,7 @@ PIN_SET = Fields(
             "summary": Text(),
             "document": Text(),
             "python": Version,
+            "existing_python": Text(r"/\S+"),
             "cuda": Version,
             "source": TREE,
             "sources": Mapped(FileName, TREE),

@@ -24,6 +24,8 @@ from runner.commands import (
     accept,
     bench,
     board,
+    bisect,
+    ci,
     collect,
     compare,
     completion,
@@ -57,6 +59,8 @@ _as_json: list[bool] = []  # whether this command line asks for JSON
 COMMANDS = (
     *(init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
     *(
+        ci,
+        bisect,
         expect,
         history,
         site,

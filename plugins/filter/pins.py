@@ -32,7 +32,8 @@ Pin = Mapping[str, Any]
 Read = Callable[[Path], str]
 
 KEYS = {
-    *("summary", "document", "python", "cuda", "source", "sources", "build", "torch"),
+    *("summary", "document", "python", "existing_python", "cuda", "source", "sources"),
+    *("build", "torch"),
     *("requirements", "constraints", "wheels", "oneflow", "deepspeed", "apex", "environment"),
     *("imports", "image"),
 }
@@ -352,6 +353,7 @@ class Plan:
             "pin": self.name,
             "home": self.home,
             "python": str(self.pin.get("python", "")),
+            "existing": self.pin.get("existing_python", ""),
             "cuda_home": self.cuda_home(),
             "environment": self.environment(),
             "constraints": exact(limits, f"{self.where}, {constraints}"),

@@ -229,7 +229,7 @@ def run(chosen: argparse.Namespace) -> int:
             f"the matrix {wanted.name} has `tune`, knobs in place of axes; run it with"
             " `python -m runner tune`, or name axes in their place"
         )
-    machines = inventory()
+    machines = inventory().knowing(wanted.pins)
     campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
     as_json = chosen.format == "json"
     if chosen.submit and not machines.engine.queues:

@@ -3,6 +3,8 @@
 import argparse
 
 from runner.base.options import Commands
+from runner.base.paths import found
+from runner.base.streams import complain, say
 from runner.commands.playbook_options import add_playbook, run_command
 
 DESCRIPTION = """\
@@ -14,6 +16,7 @@ environments, ssh between the nodes, datasets; then verify them. Setup again cha
   python -m runner setup -i inventory/mine --limit node3
   python -m runner setup -i inventory/mine --tags validate    only look for what cannot work
   python -m runner setup -i inventory/mine -e site_prefetched=prefetch    without a network
+  python -m runner setup -i inventory/mine --matrix m.yaml    also the `pins` of that matrix
 
 Prints one line per step and node. Ansible's own output is in RUNS/.setup/, and here with -v.
 """
@@ -26,10 +29,38 @@ def add_parser(commands: Commands) -> None:
         "--yes", action="store_true",
         help="install torch with CUDA (3 GB) on nodes without GPUs where no other can be had",
     )  # fmt: skip
+    command.add_argument(
+        "--matrix", type=found, metavar="FILE", help="then build the pin sets of its `pins`, too"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit code."""
     if chosen.yes:
         chosen.variables.append("setup_yes=true")
-    return run_command("setup", chosen)
+    code = run_command("setup", chosen)
+    return code if code or chosen.matrix is None else _build(chosen)
+
+
+def _build(chosen: argparse.Namespace) -> int:
+    """Build the pin sets that a matrix declares, and its cells name."""
+    from runner.base.console import Screen
+    from runner.inventory.inventory import load_inventory
+    from runner.matrix.file import load_matrix
+    from runner.versions.building import Builder, BuildInterruptedError, used_by
+
+    matrix = load_matrix(chosen.matrix, load_inventory(chosen.inventory).devices_of)
+    console = Screen(stderr=True) if chosen.format == "json" else None
+    builder = Builder(chosen.inventory, chosen.runs, chosen.matrix.resolve().parent, console)
+    sets = {cell.pin: matrix.pins[cell.pin] for cell in matrix.cells if cell.pin in matrix.pins}
+    try:
+        failed = builder.build(used_by(list(matrix.cells), sets))
+    except BuildInterruptedError:
+        complain("stopped; the same command goes on from there")
+        return 130
+    for (_, pin), why in failed.items():
+        complain(f"error: pin set {pin} could not be built: {why}")
+    if not failed:
+        tell = complain if console else say
+        tell(f"pin sets of {matrix.name}: {', '.join(sets) or 'none'} are on the nodes")
+    return 1 if failed else 0

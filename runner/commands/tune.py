@@ -163,7 +163,9 @@ def _session(chosen: argparse.Namespace, tell: Any) -> TuneSession:
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
     budget, unit = chosen.budget or NO_BUDGET
     options = TuneOptions(budget, unit, chosen.slack, chosen.margin, not chosen.no_measure)
-    return TuneSession(matrix, inventory(), chosen.inventory, chosen.runs, options, tell)
+    return TuneSession(
+        matrix, inventory().knowing(matrix.pins), chosen.inventory, chosen.runs, options, tell
+    )
 
 
 def _print(tuned: Any, form: Any) -> None:

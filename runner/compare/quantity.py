@@ -17,6 +17,8 @@ from runner.figures.between_runs import (
     CellTimes,
     RateDifference,
     of_values,
+    paired_difference,
+    pairs_to_see,
     rate_difference,
     repeats_to_see,
 )
@@ -27,6 +29,19 @@ CANNOT_TELL = "cannot_tell"
 NOT_JUDGED = "not_judged"
 RSS = "memory_rss_mib"
 OLD_TABLE = "the saved table is of an older version, without the figures of each run: collect again"
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How differences are judged: `comparisons` as in figures/between_runs.py; `paired`: the runs
+    of both sides took turns, so that those of one repeat are a pair.
+    """
+
+    comparisons: float = 1.0
+    paired: bool = False
+
+
+BY_RUNS = Judging()
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,11 @@ class Measure:
 
 
 def measure(
-    column: Column, a: Mapping[str, Any], b: Mapping[str, Any], limit: float
+    column: Column,
+    a: Mapping[str, Any],
+    b: Mapping[str, Any],
+    limit: float,
+    judging: Judging = BY_RUNS,
 ) -> Measure | None:
     """Judge one quantity of two rows of `collect --format json` by a threshold in percent; None
     where a side has none.
@@ -58,8 +77,10 @@ def measure(
     if not column.by_runs or after <= 0:
         verdict = _word(column, change) if abs(change) > limit else "same"
         return Measure(before, after, change, 0.0, limit, verdict)
+    if judging.paired:
+        a, b = _pairs(a, b, name)
     times = _times(a, name), _times(b, name)
-    difference = _difference(name, *times)
+    difference = _difference(name, *times, judging)
     untold = name == RSS and difference.missing
     return Measure(
         before,
@@ -69,7 +90,7 @@ def measure(
         limit,
         NOT_JUDGED if untold else _verdict(column, change, difference, limit),
         difference.visible_percent,
-        repeats_to_see(*times, limit) if limit and difference.missing in ("", ONE_RUN) else None,
+        _to_see(*times, limit, judging) if limit and difference.missing in ("", ONE_RUN) else None,
         difference.missing,
     )
 
@@ -85,9 +106,33 @@ def _verdict(column: Column, change: float, difference: RateDifference, limit: f
     return "same" if visible and abs(change) <= limit else CANNOT_TELL
 
 
-def _difference(name: str, a: CellTimes, b: CellTimes) -> RateDifference:
+def _difference(name: str, a: CellTimes, b: CellTimes, judging: Judging) -> RateDifference:
     """Compare b with a: of rates by the times turned over, of all else as it is."""
-    return rate_difference(b, a) if name == "samples_per_s" else rate_difference(a, b)
+    compare = paired_difference if judging.paired else rate_difference
+    sides = (b, a) if name == "samples_per_s" else (a, b)
+    return compare(*sides, comparisons=judging.comparisons)
+
+
+def _to_see(a: CellTimes, b: CellTimes, limit: float, judging: Judging) -> int | None:
+    """Return how many repeats of each side show a difference of the limit."""
+    if judging.paired:
+        return pairs_to_see(b, a, limit, comparisons=judging.comparisons)
+    return repeats_to_see(a, b, limit)
+
+
+def _pairs(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return both rows with the runs of those repeats alone of which both have the figure."""
+    numbers = [
+        {run["repeat"] for run in row.get("runs", ()) if run.get(name) and run.get("repeat")}
+        for row in (a, b)
+    ]
+    both = set.intersection(*numbers)
+    return [
+        {**row, "runs": [run for run in row["runs"] if run.get("repeat") in both]}
+        if both
+        else {**row, "runs": []}
+        for row in (a, b)
+    ]
 
 
 def _times(row: Mapping[str, Any], name: str) -> CellTimes:

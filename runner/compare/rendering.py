@@ -11,7 +11,7 @@ from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
 from runner.compare.break_evens import break_even_lines
 from runner.compare.quantity import CANNOT_TELL, Measure
-from runner.compare.verdicts import RULE, VERDICTS, CampaignComparison, ComparedCell
+from runner.compare.verdicts import VERDICTS, CampaignComparison, ComparedCell
 from runner.tables.catalogue.every_column import JUDGED, title
 from runner.tables.formatting import MISSING, number_text, short_digests
 from runner.tables.markdown import bulleted, piped
@@ -49,7 +49,7 @@ def to_json(comparison: CampaignComparison) -> str:
         "schema": 1,
         "a": comparison.a,
         "b": comparison.b,
-        "rule": RULE,
+        "rule": comparison.rule,
         "thresholds_percent": dict(comparison.thresholds),
         "regressions": comparison.regressions,
         "cannot_tell": comparison.untold,
@@ -207,7 +207,7 @@ def _below(comparison: CampaignComparison) -> list[str]:
     limits = ", ".join(
         f"{title(name)} {limit:g} %" for name, limit in comparison.thresholds.items()
     )
-    lines = [f"{RULE}; thresholds: {limits}; ±: the larger half of that interval"]
+    lines = [f"{comparison.rule}; thresholds: {limits}; ±: the larger half of that interval"]
     steps = sorted({n for cell in comparison.cells for n in (cell.steps_a, cell.steps_b) if n})
     if steps:
         many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"

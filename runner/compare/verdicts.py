@@ -31,8 +31,10 @@ from runner.base.suggest import nearest
 from runner.base.text import some
 from runner.compare.break_evens import cell_break_even
 from runner.compare.quantity import (
+    BY_RUNS,
     CANNOT_TELL,
     NOT_JUDGED,
+    Judging,
     Measure,
     measure,
     told,
@@ -123,6 +125,7 @@ class CampaignComparison:
     environment: Sequence[tuple[str, str, str]]
     notes: Sequence[str] = ()
     break_even: Mapping[str, BreakEven] = field(default_factory=dict)
+    rule: str = RULE  # by which a cell is worse
 
     @property
     def untold(self) -> int:
@@ -228,14 +231,16 @@ def compare_campaigns(
     only: Sequence[str] = (),
     allow_missing: bool = False,
     prices: Prices | None = None,
+    judging: Judging = BY_RUNS,
+    rule: str = RULE,
 ) -> CampaignComparison:
     """Compare the second with the first. Raises UserError where the two have no cell to compare.
 
     `only` has globs of cells; with `allow_missing` the second may have run less; with `prices` the
-    break-even of their machines is worked out.
+    break-even of their machines is worked out. `judging` and `rule` say how, and in words.
     """
     pairs = choose(_pairs(a.rows, b.rows), only, _named)
-    cells = [_cell(ours, theirs, limits, b.live, allow_missing) for ours, theirs in pairs]
+    cells = [_cell(ours, theirs, limits, judging, b.live, allow_missing) for ours, theirs in pairs]
     if not any(ours and theirs for ours, theirs in pairs):
         why = "of those that --only names" if only else "their matrices differ in every one"
         raise UserError(f"{a.name} and {b.name} have no cell in common: {why}")
@@ -258,7 +263,7 @@ def compare_campaigns(
     if silent := [one.name for one in (a, b) if one.environment is None]:
         does = "does not say what it" if len(silent) == 1 else "do not say what they"
         notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")
-    return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes, even)
+    return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes, even, rule)
 
 
 _Row = Mapping[str, Any]
@@ -286,12 +291,17 @@ def _named(pair: _Pair) -> tuple[str, str]:
 
 
 def _cell(
-    a: _Row | None, b: _Row | None, limits: Mapping[str, float], live: bool, allow_missing: bool
+    a: _Row | None,
+    b: _Row | None,
+    limits: Mapping[str, float],
+    judging: Judging,
+    live: bool,
+    allow_missing: bool,
 ) -> ComparedCell:
     row = b or a or {}
     measures: Mapping[str, Measure] = {}
     if a and b and _finished(a) and _finished(b):
-        measures = _measures(a, b, limits)
+        measures = _measures(a, b, limits, judging)
     learns = _learns(a, b) if a and b else None
     verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures, learns)
     return ComparedCell(
@@ -348,10 +358,12 @@ def _finished(row: _Row) -> bool:
     return row.get("numbers_from") == "ok runs"
 
 
-def _measures(a: _Row, b: _Row, limits: Mapping[str, float]) -> dict[str, Measure]:
+def _measures(
+    a: _Row, b: _Row, limits: Mapping[str, float], judging: Judging
+) -> dict[str, Measure]:
     measures = {}
     for name, limit in limits.items():
-        judged = measure(JUDGED[name], a, b, limit)
+        judged = measure(JUDGED[name], a, b, limit, judging)
         if judged is not None:
             measures[name] = judged
     return measures

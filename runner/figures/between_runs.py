@@ -8,8 +8,9 @@ width is the largest of
 - what the runs' own steps leave open, since means may agree by chance, and
 - UNEVEN_ALLOWANCE times the share of time that few or uneven slow steps take.
 
-A difference is the ratio of two rates, by Welch's t (Welch 1947, Biometrika 34, 28) on its
-logarithm, widened in the same way. Both are STOPPED times wider where runs were repeated until
+Where the runs of two cells took turns, `paired_difference` takes the differences of the pairs.
+A difference of others is the ratio of two rates, by Welch's t (Welch 1947, Biometrika 34, 28) on
+its logarithm, widened in the same way. Both are STOPPED times wider where runs were repeated until
 their interval was short, which favours those that are alike by luck. `make coverage` measures how
 often both are right.
 
@@ -118,7 +119,9 @@ def of_values(values: Sequence[float]) -> CellTimes:
     return CellTimes(tuple(values), missing=ONE_RUN if len(values) < FEWEST_RUNS else "")
 
 
-def rate_difference(ours: CellTimes, theirs: CellTimes, *, comparisons: int = 1) -> RateDifference:
+def rate_difference(
+    ours: CellTimes, theirs: CellTimes, *, comparisons: float = 1
+) -> RateDifference:
     """Compare our rate with theirs; of several `comparisons`, all intervals hold together."""
     change = math.log(theirs.mean) - math.log(ours.mean)
     if abs(change) > _MOST_CHANGE:
@@ -149,6 +152,62 @@ def repeats_to_see(ours: CellTimes, theirs: CellTimes, percent: float) -> int | 
         if (quantile(freedom) + quantile_80(freedom)) * error <= math.log1p(percent / 100):
             return count
     return None
+
+
+def comparisons_for(alarm_percent: float, count: int) -> float:
+    """Return the `comparisons` with which `count` differences together are called worse by chance
+    in that many of 100 cases: each interval has as much on its other side.
+    """
+    return max((100 - CONFIDENCE_PERCENT) / (2 * alarm_percent) * count, 1.0)
+
+
+def paired_difference(
+    ours: CellTimes, theirs: CellTimes, *, comparisons: float = 1
+) -> RateDifference:
+    """Compare our rate with theirs, whose runs took turns: `means` are those of pairs, in order.
+
+    What slows both runs of a pair alike cancels: Student's t on the pairs' differences of
+    logarithms (Student 1908, Biometrika 6, 1). Raises ValueError where they are not as many.
+    """
+    if len(ours.means) != len(theirs.means):
+        raise ValueError("runs without a partner")
+    changes = _changes(ours, theirs)
+    change = math.fsum(changes) / len(changes)
+    if missing := ours.missing or theirs.missing:
+        return RateDifference(_percent(change), missing=missing)
+    freedom = len(changes) - 1
+    error = _pairs_deviation(changes) / math.sqrt(len(changes))
+    wide = quantile_of(freedom, comparisons)
+    half = max(wide * error, math.hypot(ours.open_by_steps, theirs.open_by_steps))
+    visible = half * (1 + quantile_80(freedom) / wide)
+    ends = _percent(change - half), _percent(change + half)
+    return RateDifference(_percent(change), ends, _percent(visible))
+
+
+def pairs_to_see(
+    ours: CellTimes, theirs: CellTimes, percent: float, *, comparisons: float = 1
+) -> int | None:
+    """Return how many pairs show a difference of `percent` in 80 of 100 cases; None: more than
+    MOST_REPEATS, or there are too few to tell.
+    """
+    if len(ours.means) < FEWEST_RUNS:
+        return None
+    deviation = _pairs_deviation(_changes(ours, theirs))
+    for count in range(FEWEST_REPEATS, MOST_REPEATS + 1):
+        wide = quantile_of(count - 1, comparisons) + quantile_80(count - 1)
+        if wide * deviation / math.sqrt(count) <= math.log1p(percent / 100):
+            return count
+    return None
+
+
+def _changes(ours: CellTimes, theirs: CellTimes) -> list[float]:
+    """Return the logarithm of each pair's ratio of rates."""
+    return [math.log(b) - math.log(a) for a, b in zip(ours.means, theirs.means, strict=True)]
+
+
+def _pairs_deviation(changes: Sequence[float]) -> float:
+    middle = math.fsum(changes) / len(changes)
+    return math.sqrt(math.fsum((one - middle) ** 2 for one in changes) / (len(changes) - 1))
 
 
 def steps_unusable(runs: Sequence[RunMean]) -> str:

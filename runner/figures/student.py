@@ -18,7 +18,7 @@ def quantile_80(freedom: float) -> float:
     return _between(freedom, _Z80, _T80)
 
 
-def quantile_of(freedom: float, comparisons: int) -> float:
+def quantile_of(freedom: float, comparisons: float) -> float:
     """Return the quantile for that many intervals that are to hold together in 95 of 100 cases.
 
     The error is divided by their number (Bonferroni). Degrees of freedom are rounded down.

@@ -1,7 +1,7 @@
 """What the files of a campaign are called, each once: for bench, the launch plugin and readers.
 
     runs/<campaign>/campaign.json  events.jsonl  lock  bench.log  relied.json  .switches.json
-                    tune.json  winner.yaml
+                    tune.json  winner.yaml  bisect.json
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
           run.json  launch.sh  halt  queue.json  products.json  outcome.json
@@ -76,6 +76,7 @@ ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the o
 SWITCHES = ".switches.json"  # the hosts of each leaf switch, by which jobs order their ranks
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
 TUNED = "tune.json"  # what the search of a campaign with `tune` found
+BISECTED = "bisect.json"  # how far the bisection of a campaign is
 WINNER = "winner.yaml"  # its winner as a matrix
 MACHINE = "machine.json"  # of a folder in TUNE
 PUBLISHED = "publication.json"  # of a bundle that `publish` wrote, who and what it is

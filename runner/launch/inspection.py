@@ -165,7 +165,10 @@ def _listed(name: str) -> str:
     if kind == "dataset":
         return f"{what} in dataset_names"
     system, _, pin = what.partition("/")
-    return f"{system} in cluster_systems, {pin} in {system}_pin_sets"
+    return (
+        f"{system} in cluster_systems, {pin} in {system}_pin_sets; one of a matrix's `pins`:"
+        " setup --matrix FILE"
+    )
 
 
 def _identity(stated: Mapping[str, Any]) -> Any:

@@ -49,10 +49,12 @@ def run_playbook(
     *,
     verbose: bool,
     show: bool = True,
+    console: Screen | None = None,
 ) -> PlaybookEnd:
     """Run `playbooks/<playbook>`; Ansible's output goes to `log`, and to a person if `verbose`.
 
-    `show`: each step as it ends goes to a person, where Ansible's output does not.
+    `show`: each step as it ends goes to a person, where Ansible's output does not: to `console`,
+    or to standard output.
     """
     make_private(log.parent)
     argv = [program("ansible-playbook"), str(PLAYBOOKS / playbook), "-i", str(inventory.resolve())]
@@ -74,7 +76,8 @@ def run_playbook(
         ) as process:
             keep = threading.Thread(target=_keep, args=(process.stdout, log, verbose))
             keep.start()
-            _follow(process, said, steps, interrupts, show=show and not verbose)
+            screen = (console or Screen()) if show and not verbose else None
+            _follow(process, said, steps, interrupts, screen)
             keep.join()
     code = INTERRUPTED if interrupts.over else process.returncode
     return PlaybookEnd(code, steps, time.monotonic() - began)
@@ -96,8 +99,7 @@ def _follow(
     said: IO[bytes],
     steps: Steps,
     interrupts: Interrupts,
-    *,
-    show: bool,
+    console: Screen | None,
 ) -> None:
     """Show each step as it ends, and what goes on, until the playbook has ended."""
     progress = Progress(
@@ -105,18 +107,18 @@ def _follow(
         BarColumn(12),
         TimeElapsedColumn(),
         TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
-        console=Screen(),
+        console=console,
         transient=True,
         expand=True,
     )
-    with progress if show and progress.console.is_interactive else nullcontext():
+    with progress if console and console.is_interactive else nullcontext():
         bar, asked = progress.add_task("", total=None), 0.0
         while True:
             over = process.poll() is not None
             for event in _heard(said):
                 for line in steps.take(event, time.monotonic()):
-                    if show:
-                        progress.console.print(as_called(line), soft_wrap=True)
+                    if console:
+                        console.print(as_called(line), soft_wrap=True)
             done = max(steps.begun - 1, 0)
             description = TerminalLine(steps.now)
             progress.update(bar, total=steps.plays or None, completed=done, description=description)

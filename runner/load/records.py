@@ -21,6 +21,7 @@ from runner.judge.diagnosis.rules import rules
 from runner.judge.read_again import outcome_of
 from runner.load.attempt_story import story_of
 from runner.load.environment import device_name, environment_of, trainer_versions
+from runner.load.installed_facts import told_apart
 from runner.load.samples import with_fetched
 from runner.load.tried import earlier
 from runner.logs.known import ATTENTION
@@ -36,6 +37,7 @@ from runner.terms.run import Run
 from runner.terms.settings import Settings
 from runner.terms.story import Story
 
+PIN_SETS = "pin sets"
 RUNNING = "running; progress: trainbench status"
 
 
@@ -148,7 +150,18 @@ def _machines(
 ) -> tuple[dict[str, Any], dict[str, Inspected]]:
     """Return what the runs of a campaign share: their environment, and what each node is."""
     nodes = campaign.inspections()
-    return environment_of(campaign.name, settings, nodes), nodes
+    environment = environment_of(campaign.name, settings, nodes)
+    pin_sets = {(cell.system, cell.pin) for cell in settings.cells if cell.pin}
+    if len(pin_sets) > 1:
+        environment[PIN_SETS] = told_apart(nodes, pin_sets)
+    return environment, nodes
+
+
+def _of_cell(environment: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
+    """Return a run's own environment: of several pin sets, what tells its own from the others."""
+    own = environment.get(PIN_SETS, {}).get((cell.system, cell.pin))
+    rest = {key: value for key, value in environment.items() if key != PIN_SETS}
+    return rest | ({"pin set": own} if own else {})
 
 
 def _asked(
@@ -252,7 +265,7 @@ def _ran(
         device_kind=kind,
         log=log.relative_to(campaign.path).as_posix(),
         last_words=ended.last_words,
-        environment={**environment, **trainer_versions(measured)},
+        environment=_of_cell(environment, run.cell) | trainer_versions(measured),
         device=device,
     )
     record = replace(record, reached=_reached(attempt, run, record, attempt.devices(0)))

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from node.checked import FileName
@@ -111,11 +111,12 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
     drop = _Excludes(excludes)
     faults = Faults()
     shared = public_env(defaults.get("env"), f"{where}: defaults: env")
+    pins = _mapping(content, "pins", where)
     points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for point in points if axes or not includes else ():
         if not drop.matches(point):
             with faults.gathered():
-                yield _cell({**defaults, **point}, point, shared, where, devices_of)
+                yield _cell({**defaults, **point}, point, shared, where, devices_of, pins)
     for number in drop.unused:
         with faults.gathered():
             raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
@@ -124,7 +125,7 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
         keys = {key: value for key, value in entry.items() if key != "axes"}
         with faults.gathered():
             axes_of_entry = _own_axes(entry, place) or keys
-            yield _cell({**defaults, **keys}, axes_of_entry, shared, place, devices_of)
+            yield _cell({**defaults, **keys}, axes_of_entry, shared, place, devices_of, pins)
     faults.check()
 
 
@@ -175,6 +176,7 @@ def _cell(
     shared: Mapping[str, str],
     where: str,
     devices_of: DevicesOf,
+    pins: Collection[str],
 ) -> Cell:
     if "system" not in values:
         raise UserError(
@@ -204,7 +206,7 @@ def _cell(
     return Cell(
         name=_name(point) or system.name,
         system=system.name,
-        pin=_pin(values.get("pin"), system, where),
+        pin=_pin(values.get("pin"), system, where, pins),
         dataset=_dataset(values.get("dataset"), system, where),
         nodes=nodes,
         devices_per_node=devices_per_node,
@@ -238,8 +240,13 @@ def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[s
         raise UserError(str(error)) from None
 
 
-def _pin(value: Any, system: System, where: str) -> str:
-    """Read which pin set; of a system whose pin sets inventories declare, any or "" for none."""
+def _pin(value: Any, system: System, where: str, own: Collection[str]) -> str:
+    """Read which pin set; of a system whose pin sets inventories declare, any or "" for none.
+
+    `own` are the names of those in the matrix.
+    """
+    if isinstance(value, str) and value in own:
+        return value
     if not system.pins:
         try:
             return FileName(value, f"{where}: pin") if value else ""
@@ -250,7 +257,7 @@ def _pin(value: Any, system: System, where: str) -> str:
     if value not in system.pins:
         raise UserError(
             f"{where}: pin is {value!r}{nearest(str(value), system.pins)}; {system.name} has"
-            f" {', '.join(system.pins)}"
+            f" {', '.join(system.pins)}, and the matrix may have its own under `pins`"
         )
     return str(value)
 

@@ -21,6 +21,7 @@
     baseline: zero_stage=0            # what `collect` compares with, unless told otherwise
     table: {shape: osdi}              # how `collect` lays the table out (docs/measures.md)
     published: published/osdi.yaml    # what a document printed, shown beside ours: file or list
+    pins: {new: {...}}                # versions of the matrix's own, named by `pin` (pins_key.py)
     tune: {knobs: {...}}              # in place of axes: `trainbench tune` finds the fastest cell
 
 docs/matrix.md explains each. A key of `defaults`, `axes`, `exclude` and `include` is a cell key
@@ -39,6 +40,7 @@ from runner.base.suggest import nearest
 from runner.matrix.cells import DevicesOf, bounded, cells_of
 from runner.matrix.dialect import read_file, read_yaml
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
+from runner.matrix.pins_key import pin_sets_of
 from runner.matrix.published import check_published
 from runner.matrix.table_shape import check_table
 from runner.matrix.tune_key import tuned_cells, tuning_of
@@ -101,6 +103,9 @@ def parse_matrix(
     until, content = until_of(content, where)
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
     cells: tuple[Cell, ...] = ()
+    pins: dict[str, dict[str, Any]] = {}
+    with faults.gathered():
+        pins = pin_sets_of(content, where)
     tuning = tuning_of(content, where) if "tune" in content else None
     if "defaults" not in content and "include" not in content:
         faults.check()  # one of these was meant: what cells lack would follow from it
@@ -139,6 +144,7 @@ def parse_matrix(
         published=_published(content.get("published"), cells, where, folder),
         until_percent=until,
         tune=tuning,
+        pins=pins,
         **numbers,
     )
 

@@ -78,7 +78,7 @@ def changeable(matrix: Matrix) -> dict[str, Any]:
         "target_validation_loss": matrix.target_validation_loss,
         "shuffle_seed": matrix.shuffle_seed,
         "until_percent": matrix.until_percent,
-        "tuned": matrix.tune is not None,
+        "tuned": matrix.tune is not None or matrix.searched,
     }
 
 

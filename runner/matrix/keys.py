@@ -73,6 +73,7 @@ TOP_KEYS: Mapping[str, str] = {
     "stall_limit_s": "seconds without a word from any node after which a run is ended",
     "baseline": "AXIS=VALUE that collect compares with",
     "table": "how collect lays the table out: shape, split, rows, columns, values, labels",
+    "pins": "pin sets of the matrix's own, of which cells name one by `pin`: versions to compare",
     "tune": "knobs in place of axes, for `trainbench tune`: which of them is fastest",
     "published": "figures that a document printed: a list, or the file that has it",
 }

@@ -161,7 +161,8 @@ def tuned_cells(
             for key, values in tuning.knobs_of(str(name)).items()
             if keys is None or key in keys or key in alone.knobs
         }
-        own: dict[str, Any] = {"defaults": {**fixed, **alone.settings}, "axes": axes}
+        settings = {**fixed, **alone.settings}
+        own: dict[str, Any] = {"defaults": settings, "axes": axes, "pins": content.get("pins")}
         excludes = content.get("exclude")
         if isinstance(excludes, list):
             own["exclude"] = [one for one in excludes if _goes_with(one, axes)]

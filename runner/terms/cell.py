@@ -152,6 +152,8 @@ class Matrix:
     ran before, `repeats` and `seeds` are those of all its repeats, without those `left_out`
     (`Settings`). With `until_percent` a cell is repeated until samples/s is known to that,
     `repeats` times at most. With `tune` the cells are candidates, of which a search runs some.
+    `pins` are pin sets of its own, by name, each whole (runner/matrix/pins_key.py).
+    `searched`: what runs of it is decided by what ran, as a bisection does.
     """
 
     name: str
@@ -173,6 +175,8 @@ class Matrix:
     layout: Mapping[str, Any] = field(default_factory=dict)
     published: Sequence[Mapping[str, Any]] = ()
     tune: Tuning | None = None
+    pins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    searched: bool = False
 
     @property
     def numbers(self) -> list[int]:

@@ -1,9 +1,11 @@
 """A cluster as data: the machines of one inventory, and how they run containers."""
 
+from __future__ import annotations
+
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -59,6 +61,10 @@ class Cluster:
     group: str = ""
     checkpoints: PurePosixPath | None = None
     faults_allowed: tuple[str, ...] = ()
+
+    def knowing(self, pins: Collection[str]) -> Cluster:
+        """Return it with these pin sets of a matrix among those that cells may name."""
+        return replace(self, command_pins=(*dict.fromkeys((*self.command_pins, *pins)),))
 
     @property
     def one_root(self) -> bool:

@@ -159,6 +159,7 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
                 "env": {
                     **{key: plan[key] for key in ("python", "steps", "environment", "constraints")},
                     **site["env"],
+                    "existing": plan["existing"] or site["env"]["existing"],
                     "path": f"{plan['home']}/env",
                     "later": [],
                 },

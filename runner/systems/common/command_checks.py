@@ -58,7 +58,8 @@ def check_start(cell: Cell, cluster: Cluster) -> None:
     if cell.pin and cell.pin not in cluster.command_pins:
         raise UserError(
             f"pin is {cell.pin!r}{nearest(cell.pin, cluster.command_pins)}, and command_pins of the"
-            f" inventory {cluster.name} has {', '.join(cluster.command_pins) or 'none'}"
+            f" inventory {cluster.name} and `pins` of the matrix have"
+            f" {', '.join(cluster.command_pins) or 'none'}"
         )
 
 

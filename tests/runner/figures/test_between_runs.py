@@ -11,6 +11,10 @@ from runner.figures.between_runs import (
     CellTimes,
     RateDifference,
     cell_times,
+    comparisons_for,
+    of_values,
+    paired_difference,
+    pairs_to_see,
     rate_difference,
     repeats_to_see,
 )
@@ -157,3 +161,45 @@ def test_a_difference_is_of_the_rate_and_its_half_is_the_larger_one() -> None:
     assert found.interval == pytest.approx((100, 100))
     assert RateDifference(5.0, (1.0, 12.0)).half == 7.0
     assert rate_difference(CellTimes((1e-300,) * 2), CellTimes((1e300,) * 2)).percent == math.inf
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def paired(generator: Random, pairs: int, slower: float = 0.0) -> RateDifference:
+    """Runs of two cells that took turns on a machine that grows slower all the while."""
+    drift = 1 + 0.1 * np.arange(pairs)
+    ours = drift * (1 + 0.01 * generator.standard_normal(pairs)) * (1 + slower)
+    theirs = drift * (1 + 0.01 * generator.standard_normal(pairs))
+    return paired_difference(
+        of_values(ours.tolist()), of_values(theirs.tolist()), comparisons=comparisons_for(1.0, 1)
+    )
+
+
+def test_equal_cells_are_called_slower_once_in_a_hundred_pairs() -> None:
+    generator = np.random.default_rng(5)
+    found = [paired(generator, 6) for _ in range(2000)]
+    slower = sum(one.interval is not None and one.interval[1] < 0 for one in found)
+    assert 8 <= slower <= 36  # 20 are expected
+
+
+def test_pairs_see_what_a_drift_hides() -> None:
+    generator = np.random.default_rng(6)
+    assert sum(paired(generator, 8, 0.04).real for _ in range(50)) >= 45
+
+
+def test_one_pair_tells_nothing_and_lonely_runs_are_refused() -> None:
+    one = of_values([1.0])
+    assert paired_difference(one, one).missing == ONE_RUN
+    assert pairs_to_see(one, one, 3.0) is None
+    with pytest.raises(ValueError, match="without a partner"):
+        paired_difference(of_values([1.0, 1.0]), one)
+
+
+def test_pairs_to_see_grow_with_noise() -> None:
+    quiet, base = of_values([1.0, 1.01, 0.99, 1.0]), of_values([1.0] * 4)
+    loud = of_values([1.0, 1.05, 0.95, 1.0])
+    few, many = (pairs_to_see(one, base, 3.0) for one in (quiet, loud))
+    assert few is not None
+    assert many is not None
+    assert few < many

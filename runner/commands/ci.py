@@ -1,0 +1,204 @@
+"""`python -m runner ci`: is this version of a trainer slower than another one?"""
+
+from __future__ import annotations
+
+import argparse
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.base.errors import UserError
+from runner.base.options import Commands, add_inventory, add_runs, new_command
+from runner.base.paths import found
+from runner.base.streams import say, terminal_width
+
+if TYPE_CHECKING:
+    from runner.compare.verdicts import Side
+    from runner.versions.ci_session import CiSession
+    from runner.versions.version import Version
+
+DESCRIPTION = """\
+Say whether one version of a trainer is slower than another. FILE is a small matrix whose cells name
+a pin set of its `pins`. Both versions are built on the nodes, and their runs take turns there, so
+that noise is the same for both.
+
+  python -m runner ci perf.yaml --base origin/main                      this commit against main
+  python -m runner ci perf.yaml --base torch==2.12.1 --head torch==2.13.0
+  python -m runner ci perf.yaml --base pin=torch-2.12 --head pin=torch-2.13
+  python -m runner ci perf.yaml --baseline main.json                    against a stored table
+  python -m runner ci perf.yaml --base origin/main --markdown comment.md --junit ci.xml
+
+A version is a revision of the git repository that FILE lies in (or --repository), a package as
+NAME==VERSION, or a pin set as pin=NAME. Equal versions are called worse at most --alarm times in
+100. The same command goes on where it stopped. docs/how-to/ci.md has files for GitHub and GitLab.
+
+exit codes: 0 same or better, 1 worse, 2 bad input, 3 cannot tell, 4 failed (a version that cannot
+be built, a run that did not end ok), 130 Ctrl-C
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command to the command line."""
+    command = new_command(
+        commands, "ci", "is this version of a trainer slower than another one?", DESCRIPTION
+    )
+    command.add_argument("file", type=found, metavar="FILE", help="a matrix with `pins`")
+    add_inventory(command)
+    add_runs(command)
+    against = command.add_mutually_exclusive_group(required=True)
+    against.add_argument("--base", metavar="VERSION", help="the version to compare with")
+    against.add_argument(
+        "--baseline", type=found, metavar="TABLE", help="compare with a table that --save wrote"
+    )
+    command.add_argument(
+        "--head", default="HEAD", metavar="VERSION", help="the version to judge (default: HEAD)"
+    )
+    command.add_argument(
+        "--repository", type=Path, metavar="PATH",
+        help="the git repository of revisions (default: the one that FILE lies in)",
+    )  # fmt: skip
+    command.add_argument(
+        "--pairs", type=_pairs, metavar="N",
+        help="runs of each version and cell (default: repeats of the matrix, else 8)",
+    )  # fmt: skip
+    command.add_argument(
+        "--threshold", action="append", default=[], metavar="QUANTITY=PERCENT%",
+        help="what counts, and from which difference on (default: samples_per_s=3%%, or"
+        " step_time_ms where no batch is known); may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--alarm", type=_alarm, default=1.0, metavar="PERCENT",
+        help="of 100 comparisons of equal versions, how many may be called worse (default: 1)",
+    )  # fmt: skip
+    command.add_argument(
+        "--retry", type=int, default=1, metavar="N",
+        help="retry a failed run up to N times (default: 1)",
+    )  # fmt: skip
+    command.add_argument(
+        "--stop-after", type=_seconds, metavar="S",
+        help="end after S seconds, whatever runs; the same command goes on from there",
+    )  # fmt: skip
+    command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+    command.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="also write the answer as Markdown"
+    )
+    command.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
+    command.add_argument(
+        "--save", type=Path, metavar="FILE", help="also write HEAD's table, for a later --baseline"
+    )
+
+
+def _pairs(word: str) -> int:
+    """Read a number of pairs: one tells nothing."""
+    if not word.isdecimal() or not 2 <= int(word) <= 1000:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number of pairs from 2 to 1000")
+    return int(word)
+
+
+def _alarm(word: str) -> float:
+    """Read a percentage above 0, of at most 50."""
+    try:
+        value = float(word.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not 0.001 <= value <= 50:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage of 0.001 to 50")
+    return value
+
+
+def _seconds(word: str) -> float:
+    from runner.commands.bench import _seconds as seconds
+
+    return seconds(word)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Build, run and compare; the exit code."""
+    from runner.base.console import one_line
+    from runner.base.files import write_text
+    from runner.launch.view import View
+    from runner.versions.building import BuildInterruptedError
+    from runner.versions.ci_text import CODES, to_junit, to_text
+
+    view = View()
+    session = _session(chosen)
+    session.builder.console = view.console
+    words = " against ".join(one.words for one in session.versions[::-1])
+    view.console.print(one_line(f"ci: {words}, campaign {session.campaign.name}"))
+    try:
+        result = session.run(view, chosen.stop_after)
+    except BuildInterruptedError:
+        return 130
+    except BaseException as error:
+        view.broken_off(error)
+        raise
+    if result.tally is not None and result.tally.interrupted:
+        return 130
+    title = f"{session.matrix.name}, {session.options.head.words}"
+    say(to_text(result, title, chosen.format, terminal_width()), end="")
+    if chosen.markdown is not None:
+        write_text(chosen.markdown, to_text(result, title, "markdown", 0))
+    if chosen.junit is not None:
+        write_text(chosen.junit, to_junit(result, title))
+    if chosen.save is not None and result.comparison is not None:
+        from runner.base.escapes import json_text
+
+        write_text(chosen.save, json_text(session.stored()) + "\n")
+    return CODES[result.verdict]
+
+
+def _session(chosen: argparse.Namespace) -> CiSession:
+    from runner.compare.verdicts import thresholds
+    from runner.inventory.inventory import load_inventory
+    from runner.matrix.file import load_matrix
+    from runner.versions.building import Builder
+    from runner.versions.ci_session import CiOptions, CiSession
+
+    inventory = cache(partial(load_inventory, chosen.inventory))
+    matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
+    if matrix.tune is not None:
+        raise UserError(f"the matrix {matrix.name} has `tune`; ci takes one with axes or defaults")
+    asked = {
+        word.partition("=")[0].strip() for text in chosen.threshold for word in text.split(",")
+    }
+    limits = {key: value for key, value in thresholds(chosen.threshold).items() if key in asked}
+    options = CiOptions(
+        head=_version(chosen, chosen.head, "--head"),
+        base=_version(chosen, chosen.base, "--base") if chosen.base is not None else None,
+        stored=_stored(chosen.baseline) if chosen.baseline is not None else None,
+        limits=limits,
+        pairs=chosen.pairs,
+        alarm_percent=chosen.alarm,
+        retry=max(chosen.retry, 0),
+    )
+    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent)
+    return CiSession(matrix, inventory(), chosen.runs, options, builder)
+
+
+def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:
+    """Read a version that a person names."""
+    from runner.versions import git_history
+    from runner.versions.building import repository_of
+    from runner.versions.version import kind_of, package, pin_set
+
+    kind = kind_of(word)
+    if kind == "package":
+        return package(word, option)
+    if kind == "pin":
+        return pin_set(word)
+    here = chosen.repository or repository_of(chosen.file.resolve().parent)
+    return git_history.commit_of(here, word, option)
+
+
+def _stored(path: Path) -> Side:
+    """Read a table that `ci --save` or `collect --format json` wrote."""
+    from node.parsing import MOST_BYTES, parse
+    from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
+    from runner.base.files import read_text
+    from runner.compare.verdicts import saved
+
+    try:
+        text = read_text(path, MOST_BYTES, "a saved table")
+        return saved(str(path), parse(text, Plain(MOST_DEPTH, MOST_ITEMS, lines=True)))
+    except UnfitError as error:
+        raise UserError(f"{path} is not a saved table: {error}") from None

@@ -1,0 +1,356 @@
+"""One bisection: versions in their order, pairs of runs that take turns, builds in between."""
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+
+from runner.base.errors import UserError
+from runner.figures.noisy_bisection import (
+    BisectEnd,
+    BisectRules,
+    BisectStep,
+    Costs,
+    PairReading,
+    Posterior,
+    next_step,
+    usable_of,
+)
+from runner.folder.attempt import Attempt
+from runner.folder.bisect_file import load_bisected, save_bisected
+from runner.folder.campaign import Campaign
+from runner.launch.bench import Tally, bench
+from runner.launch.engine import Wanted
+from runner.launch.engines import engine_of
+from runner.launch.view import View
+from runner.plan.make import campaign_name
+from runner.terms.bisected import BisectAnswer, Bisected, BisectPair, BisectVersion
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, Cell, Matrix
+from runner.terms.cluster import Cluster
+from runner.terms.run import Run
+from runner.versions.bisect_answer import answer_of
+from runner.versions.building import Builder, used_by
+from runner.versions.run_figures import RunFigures
+from runner.versions.version import Version, VersionCell, refuse_open, with_version
+
+LONGEST_NAME = 64
+MOST_FAILURES = 2  # pairs in which a version's run failed, before it is skipped
+RETRIES = 1
+BUILD_S = 10.0  # until one was timed
+NEW_PAIR_S = 5.0  # likewise
+WHY = {
+    "ends": "do the ends differ?",
+    "halves": "halves what is known",
+    "confirms": "confirms the answer",
+}
+Repeat = tuple[Cell, int]
+
+
+@dataclass(frozen=True)
+class BisectOptions:
+    """What the command line says. `most`: runs in all."""
+
+    figure: str
+    smallest_percent: float = 1.0
+    confidence: float = 0.99
+    most: int = 600
+
+
+@dataclass
+class BisectSession:
+    """A bisection of one cell of a matrix on a cluster, whose inventory is `builder.inventory`."""
+
+    matrix: Matrix  # of one cell
+    cluster: Cluster
+    runs: Path
+    versions: Sequence[Version]
+    options: BisectOptions
+    builder: Builder
+    pairs: list[BisectPair] = field(default_factory=list)
+    skipped: dict[int, str] = field(default_factory=dict)
+    built: set[int] = field(default_factory=set)
+    build_times: list[float] = field(default_factory=list)
+    stopped: str = ""  # why it cannot go on
+
+    @property
+    def last(self) -> int:
+        """The place of the last version."""
+        return len(self.versions) - 1
+
+    def made(self, place: int) -> VersionCell:
+        """Return the cell with a version."""
+        one = with_version(self.matrix.cells[0], self.versions[place], self.matrix.pins)
+        refuse_open([one])
+        return one
+
+    @cached_property
+    def name(self) -> str:
+        """The campaign's name without the inventory's."""
+        ends = [self.versions[at].suffix for at in (0, -1)]
+        name = "-".join([self.matrix.name, "bisect", *ends])
+        if len(name) > LONGEST_NAME:
+            name = "-".join([self.matrix.name[:18], "bisect", *(one[-18:] for one in ends)])
+        return name[:LONGEST_NAME]
+
+    def held(self) -> Matrix:
+        """Return the matrix as bench runs it: with the versions that are built, or ran."""
+        ran = {place for pair in self.pairs for place in (pair.a, pair.b)}
+        cells = tuple(self.made(place).cell for place in sorted(self.built | ran))
+        return replace(
+            self.matrix,
+            name=self.name,
+            cells=cells,
+            repeats=min(MOST_REPEATS, MOST_RUNS // max(len(cells), 1)),
+            seeds=(),
+            until_percent=None,
+            shuffle_seed=None,
+            baseline=None,
+            searched=True,
+        )
+
+    @cached_property
+    def campaign(self) -> Campaign:
+        """The campaign's folder."""
+        asked = replace(self.matrix, name=self.name)
+        return Campaign(self.runs / campaign_name(asked, self.cluster))
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """What reads the figure of each run."""
+        return RunFigures(self.campaign, self.options.figure)
+
+    @cached_property
+    def rules(self) -> BisectRules:
+        """When to stop."""
+        return BisectRules(math.log1p(self.options.smallest_percent / 100), self.options.confidence)
+
+    def resume(self) -> None:
+        """Take up what ran before. Raises UserError where that was of other versions."""
+        there = load_bisected(self.campaign.path) if self.campaign.path.is_dir() else None
+        if there is None:
+            return
+        values = [one.value for one in there.versions]
+        if values != [one.value for one in self.versions] or there.figure != self.options.figure:
+            raise UserError(
+                f"campaign {self.campaign.name} bisects {there.figure} over {len(values)} versions,"
+                f" and not {self.options.figure} over these {len(self.versions)}; give the matrix"
+                " another `name:`, or ask for the same"
+            )
+        self.pairs = list(there.pairs)
+        self.skipped = {at: one.skipped for at, one in enumerate(there.versions) if one.skipped}
+
+    def save(self) -> Bisected:
+        """Write how far it is, where the campaign has begun."""
+        held = self.held_so_far()
+        if self.campaign.path.is_dir():
+            save_bisected(self.campaign.path, held)
+        return held
+
+    def held_so_far(self) -> Bisected:
+        """Return how far it is."""
+        return Bisected(
+            cell=self.made(0).shared_name,
+            figure=self.options.figure,
+            smallest_percent=self.options.smallest_percent,
+            confidence=self.options.confidence,
+            versions=tuple(
+                BisectVersion(one.kind, one.value, one.label, one.subject, self.skipped.get(at, ""))
+                for at, one in enumerate(self.versions)
+            ),
+            pairs=tuple(self.pairs),
+            answer=self.answer(),
+        )
+
+    def value(self, place: int, repeat: int) -> float | None:
+        """Return the figure of a run; None of one that has none, or not yet."""
+        return self.figures.value(self.made(place).cell.id, repeat)
+
+    def readings(self) -> list[PairReading]:
+        """Return the pairs of which both runs have the figure."""
+        found = []
+        for pair in self.pairs:
+            a, b = self.value(pair.a, pair.repeat_a), self.value(pair.b, pair.repeat_b)
+            if a is not None and b is not None:
+                found.append(PairReading(pair.a, pair.b, math.log(b / a)))
+        return found
+
+    def known(self) -> Posterior:
+        """Return what is known of the versions that can run."""
+        usable = usable_of(self.last, self.skipped)
+        readings = [one for one in self.readings() if {one.a, one.b} <= set(usable)]
+        return Posterior(self.last, readings, usable, self.rules)
+
+    def answer(self, stopped: str = "") -> BisectAnswer:
+        """Return what is known so far."""
+        return answer_of(self.known(), self.next(), stopped or self.stopped, self)
+
+    def next(self) -> BisectStep | BisectEnd:
+        """Return the next pair, or how it ended."""
+        seconds = self.figures.wall_s()
+        pair_s = 2 * median(seconds) if seconds else NEW_PAIR_S
+        build_s = median(self.build_times) if self.build_times else BUILD_S
+        return next_step(self.known(), Costs(pair_s, build_s, frozenset(self.built)))
+
+    def skip_failing(self) -> None:
+        """Skip versions whose runs failed too often; at an end of all there is nothing to find."""
+        failures: dict[int, list[str]] = {}
+        for pair in self.pairs:
+            for place, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b)):
+                why = self.figures.failure(self.made(place).cell.id, repeat)
+                if why:
+                    failures.setdefault(place, []).append(why)
+        for place, reasons in failures.items():
+            if len(reasons) >= MOST_FAILURES and place not in self.skipped:
+                self.skip(place, f"its runs fail: {reasons[-1]}")
+
+    def skip(self, place: int, why: str) -> None:
+        """Leave a version out; one of the ends cannot be."""
+        if place in (0, self.last):
+            self.stopped = f"{self.versions[place].words}: {why}"
+        else:
+            self.skipped[place] = why
+
+    def build(self, places: set[int]) -> None:
+        """Build versions, and skip those that cannot be built."""
+        cells = {place: self.made(place) for place in sorted(places)}
+        sets = {one.cell.pin: one.pin_set for one in cells.values() if one.pin_set is not None}
+        began = time.monotonic()
+        failed = self.builder.build(used_by([one.cell for one in cells.values()], sets))
+        self.build_times.append((time.monotonic() - began) / len(places))
+        for place, one in cells.items():
+            why = failed.get((one.cell.system, one.cell.pin))
+            if why is None:
+                self.built.add(place)
+            else:
+                self.skip(place, f"it cannot be built: {why}")
+
+    def run(self, view: View, limit_s: float | None = None) -> tuple[Tally | None, Bisected]:
+        """Build and run until it is known, or stopped. Raises UserError."""
+        self.resume()
+        ends_at = None if limit_s is None else time.monotonic() + limit_s
+        places = {0, self.last, *(at for pair in self.pairs for at in (pair.a, pair.b))}
+        places -= self.skipped.keys()
+        tally = None
+        while True:
+            missing = places - self.built
+            if missing:
+                self.build(missing)
+            if self.stopped or self.over():
+                break
+            left = None if ends_at is None else ends_at - time.monotonic()
+            if left is not None and left <= 0:
+                self.stopped = "its time is over; the same command goes on"
+                break
+            places = self._wanted()
+            if places - self.built:
+                continue
+            tally = bench(
+                self.held(),
+                self.cluster.knowing([cell.pin for cell in self.held().cells]),
+                self.runs,
+                engine=engine_of(self.cluster, self.runs),
+                retry=RETRIES,
+                limit_s=left,
+                view=view,
+                source=BisectSource(self, self.matrix.time_limit_s),
+            )
+            if tally.interrupted or tally.expired:
+                self.stopped = "it was stopped; the same command goes on"
+                break
+            self.skip_failing()
+        return tally, self.save()
+
+    def over(self) -> bool:
+        """Whether it has ended, or may run no more."""
+        if len(self.pairs) * 2 >= self.options.most and not self.unfinished():
+            self.stopped = f"{self.options.most} runs were made, the most that --most allows"
+        return bool(self.stopped) or (isinstance(self.next(), BisectEnd) and not self.unfinished())
+
+    def unfinished(self) -> list[BisectPair]:
+        """Return pairs of which a run is not over."""
+        return [
+            pair
+            for pair in self.pairs
+            if not all(
+                self.figures.over(self.made(place).cell.id, repeat)
+                for place, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b))
+            )
+        ]
+
+    def _wanted(self) -> set[int]:
+        """Return the versions that the next runs need."""
+        step = self.next()
+        wanted = {at for pair in self.unfinished() for at in (pair.a, pair.b)}
+        return wanted | ({step.a, step.b} if isinstance(step, BisectStep) else set())
+
+    def repeats_of(self, pair: BisectPair) -> list[tuple[int, int]]:
+        """Return the runs of a pair in their order, which changes from pair to pair."""
+        both = [(pair.a, pair.repeat_a), (pair.b, pair.repeat_b)]
+        return both if (pair.repeat_a + pair.repeat_b) % 2 == 0 else both[::-1]
+
+    def add_pair(self) -> BisectPair | None:
+        """Decide on the next pair, if its versions are built; None where that, or it, is over."""
+        self.skip_failing()
+        if self.over():
+            return None
+        step = self.next()
+        if not isinstance(step, BisectStep) or not {step.a, step.b} <= self.built:
+            return None
+        runs = [at for pair in self.pairs for at in (pair.a, pair.b)]
+        pair = BisectPair(step.a, runs.count(step.a) + 1, step.b, runs.count(step.b) + 1)
+        self.pairs.append(pair)
+        return pair
+
+
+@dataclass(frozen=True)
+class BisectSource:
+    """Says which runs of the campaign come next (launch/repeating.py: RunSource)."""
+
+    session: BisectSession
+    time_limit_s: float
+
+    def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the runs of all pairs so far; those that are not over run again."""
+        return [run for pair in self.session.pairs for run in self._runs(pair, cells)]
+
+    def _runs(self, pair: BisectPair, cells: Sequence[Cell]) -> list[Repeat]:
+        by_digest = {cell.digest: cell for cell in cells}
+        return [
+            (by_digest[self.session.made(place).cell.digest], repeat)
+            for place, repeat in self.session.repeats_of(pair)
+        ]
+
+    def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List the two runs of the next pair."""
+        pair = self.session.add_pair()
+        self.session.save()
+        return [] if pair is None else self._runs(pair, cells)
+
+    def said(self, todo: Sequence[Repeat]) -> str:
+        """Return a line on the next pair."""
+        if not todo:
+            return ""
+        pair, known = self.session.pairs[-1], self.session.known()
+        step = next_step(known, Costs())
+        why = WHY[step.why] if isinstance(step, BisectStep) else ""
+        a, b = (self.session.versions[at].label for at in (pair.a, pair.b))
+        return f"next: {a} against {b} ({why}); {so_far(known, self.session.versions)}"
+
+    def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
+        """Hold nodes for some pairs; the nodes are ready for all versions that are built."""
+        return Wanted([cell for cell, _ in todo] * 10, self.time_limit_s), list(cells)
+
+    def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
+        """Look at no run."""
+        return nullcontext()
+
+
+def so_far(known: Posterior, versions: Sequence[Version]) -> str:
+    """Say what is known in a few words."""
+    best = max(known.groups, key=lambda one: one.probability)
+    named = f"{versions[best.last].label} {best.probability:.0%}"
+    return f"no change {known.no_change:.0%}, {named} so far"

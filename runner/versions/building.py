@@ -1,0 +1,141 @@
+"""Build the pin sets of a matrix on the nodes, by the roles of their systems (software.yml)."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.base.console import Screen
+from runner.base.errors import UserError
+from runner.folder import names
+from runner.launch.playbook import INTERRUPTED, PlaybookEnd, run_playbook
+from runner.matrix.pins_key import HERE, NO_COMMIT
+from runner.systems.common.pins import pins
+from runner.terms.cell import Cell
+
+PLAYBOOK = "software.yml"
+MOST_WORDS = 300  # of why a pin set could not be built
+PinSets = Mapping[str, Mapping[str, Any]]
+
+
+class BuildInterruptedError(Exception):
+    """Ctrl-C came while pin sets were built; the same command goes on."""
+
+
+@dataclass
+class Builder:
+    """Builds pin sets on the nodes of an inventory; its playbooks' output lies in `runs`.
+
+    `here` is the folder of the matrix, whose git repository `repository: .` means.
+    """
+
+    inventory: Path
+    runs: Path
+    here: Path
+    console: Screen | None = None  # for its steps; None: standard output
+
+    def build(self, systems: Mapping[str, PinSets]) -> dict[tuple[str, str], str]:
+        """Build each system's pin sets; return why, of those that could not be built.
+
+        Raises UserError for one that cannot be asked for, BuildInterruptedError.
+        """
+        failed: dict[tuple[str, str], str] = {}
+        for system, sets in systems.items():
+            ready = {name: self._ready(name, one) for name, one in sets.items()}
+            if not ready:
+                continue
+            why = self._played(system, ready)
+            if why and len(ready) == 1:
+                failed[system, next(iter(ready))] = why
+            elif why:  # one of them: the others are built by themselves
+                for name, one in ready.items():
+                    if why := self._played(system, {name: one}):
+                        failed[system, name] = why
+        return failed
+
+    def _ready(self, name: str, pin_set: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a pin set as the role takes it, its repository an address."""
+        source = pin_set.get("source")
+        if source is None:
+            return dict(pin_set)
+        if source.get("commit") in (None, NO_COMMIT):
+            raise UserError(
+                f"pin set {name}: its source names no commit, which only `ci` and `bisect` fill in;"
+                " write commit: with its 40 digits, or use one of these commands"
+            )
+        if source["repository"] != HERE:
+            return dict(pin_set)
+        return {**pin_set, "source": {**source, "repository": str(repository_of(self.here))}}
+
+    def _played(self, system: str, sets: PinSets) -> str:
+        """Run the role of a system for these pin sets; return why it failed, or nothing."""
+        variables = {
+            "cluster_systems": [system],
+            "trainer_pins": {**({} if system == "command" else pins(system)), **sets},
+            "trainer_pin_sets": list(sets),
+            f"{system}_pin_sets": list(sets),
+        }
+        log = self.runs / names.SETUP / f"{self.inventory.resolve().name}-build.log"
+        with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="trainbench-pins-") as file:
+            json.dump(variables, file)
+            file.flush()
+            arguments = ["-e", f"@{file.name}"]
+            ended = run_playbook(
+                PLAYBOOK, self.inventory, arguments, log, verbose=False, console=self.console
+            )
+        if ended.code == INTERRUPTED:
+            raise BuildInterruptedError
+        return "" if ended.code == 0 else _why(ended, log)
+
+
+def _why(ended: PlaybookEnd, log: Path) -> str:
+    """Return on which node a playbook failed, and what was said there."""
+    said = _last_error(log)
+    hosts = ", ".join(ended.steps.failed)
+    return f"{hosts}: {said}" if hosts else said
+
+
+def _last_error(log: Path) -> str:
+    """Return what Ansible said of the task that failed, on one line."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    said = re.findall(r'"msg": "((?:[^"\\]|\\.)*)"', text)
+    fatal = [line for line in text.splitlines() if "fatal:" in line or "ERROR" in line]
+    words = said[-1] if said else (fatal or text.splitlines() or ["Ansible said nothing"])[-1]
+    return " ".join(words.replace("\\n", " ").split())[-MOST_WORDS:]
+
+
+def repository_of(folder: Path) -> Path:
+    """Return the top folder of the git repository that a folder is in. Raises UserError."""
+    argv = ["git", "-C", str(folder), "rev-parse", "--show-toplevel"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
+    except FileNotFoundError:
+        raise UserError("git is not installed here; install it to use commits") from None
+    if done.returncode != 0:
+        raise UserError(
+            f"{folder} is in no git repository ({done.stderr.strip()[:200]}), which `repository: .`"
+            " of a pin set means; name the repository's address"
+        )
+    return Path(done.stdout.rstrip("\n"))
+
+
+def git_environment() -> dict[str, str]:
+    """Return an environment in which git asks nobody for a password, and is not told a place."""
+    own = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    return {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def used_by(cells: Sequence[Cell], sets: PinSets) -> dict[str, dict[str, Any]]:
+    """Return the pin sets that cells name, by system: those given, and systems' own."""
+    found: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        own = {} if cell.system == "command" else pins(cell.system)
+        pin_set = sets.get(cell.pin) or own.get(cell.pin)
+        if pin_set is not None:
+            found.setdefault(cell.system, {})[cell.pin] = pin_set
+    return found

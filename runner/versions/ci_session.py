@@ -1,0 +1,275 @@
+"""One `ci`: a matrix with two versions that take turns on the same nodes, or with one against a
+stored baseline; what is worse, and how sure that is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from runner.base.errors import UserError
+from runner.compare.quantity import Judging
+from runner.compare.verdicts import CampaignComparison, Side, compare_campaigns
+from runner.document.campaign_reading import read_campaign
+from runner.document.machine_document import values
+from runner.figures.between_runs import comparisons_for
+from runner.folder.attempt import Attempt
+from runner.folder.campaign import Campaign
+from runner.launch.bench import Tally, bench
+from runner.launch.engine import Wanted
+from runner.launch.engines import engine_of
+from runner.launch.view import View
+from runner.load.installed_facts import installed_facts
+from runner.plan.make import campaign_name
+from runner.tables.catalogue.every_column import JUDGED, THRESHOLDS
+from runner.terms.cell import Cell, Matrix
+from runner.terms.cluster import Cluster
+from runner.terms.run import Run
+from runner.versions.building import Builder, used_by
+from runner.versions.version import AXIS, Version, VersionCell, refuse_open, with_version
+
+ALARM_PERCENT = 1.0  # of 100 comparisons of equal versions, how many are called worse
+PAIRS = 8  # of each cell, unless the matrix has repeats
+LONGEST_NAME = 64
+SPEED = ("samples_per_s", "step_time_ms")
+Repeat = tuple[Cell, int]
+
+
+@dataclass(frozen=True)
+class CiOptions:
+    """What the command line says; without `base` there is a `stored` side to compare with."""
+
+    head: Version
+    base: Version | None
+    stored: Side | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    pairs: int | None = None
+    alarm_percent: float = ALARM_PERCENT
+    retry: int = 1
+
+
+@dataclass(frozen=True)
+class CiResult:
+    """What came out. `failed`: why no comparison can be made of some of it, a line each."""
+
+    comparison: CampaignComparison | None
+    failed: Sequence[str]
+    tally: Tally | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Return failed, worse, cannot_tell, better or same."""
+        if self.failed or self.comparison is None:
+            return "failed"
+        verdicts = {cell.verdict for cell in self.comparison.cells}
+        if self.comparison.regressions:
+            return "worse"
+        if self.comparison.untold:
+            return "cannot_tell"
+        return "better" if verdicts & {"faster", "better", "less_memory"} else "same"
+
+
+@dataclass(frozen=True)
+class TakingTurns:
+    """Runs two versions of each cell one behind the other, and the other way round the next time
+    (ABBA), so that what changes slowly changes both alike (launch/repeating.py: RunSource).
+    """
+
+    pairs: Sequence[tuple[str, ...]]  # digests of the versions' cells
+    time_limit_s: float
+
+    def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """List all runs in their order."""
+        return list(self._in_turn(matrix, {cell.digest: cell for cell in cells}))
+
+    def _in_turn(self, matrix: Matrix, cells: Mapping[str, Cell]) -> Iterator[Repeat]:
+        for number in matrix.numbers:
+            for pair in self.pairs:
+                for digest in pair if number % 2 else pair[::-1]:
+                    yield cells[digest], number
+
+    def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
+        """Nothing comes later."""
+        return []
+
+    def said(self, todo: Sequence[Repeat]) -> str:
+        """Nothing comes later."""
+        return ""
+
+    def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
+        """Hold nodes for what is left."""
+        asked = [cell for cell, _ in todo]
+        return Wanted(asked, self.time_limit_s), asked
+
+    def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
+        """Look at no run."""
+        return nullcontext()
+
+
+@dataclass
+class CiSession:
+    """A matrix on a cluster, whose inventory is `builder.inventory`."""
+
+    matrix: Matrix
+    cluster: Cluster
+    runs: Path
+    options: CiOptions
+    builder: Builder
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions that run, the base first."""
+        return [one for one in (self.options.base, self.options.head) if one is not None]
+
+    @cached_property
+    def made(self) -> dict[str, list[VersionCell]]:
+        """The cells of each version, by its label. Raises UserError."""
+        found = {
+            version.label: [
+                with_version(one, version, self.matrix.pins) for one in self.matrix.cells
+            ]
+            for version in self.versions
+        }
+        for cells in found.values():
+            refuse_open(cells)
+        shared = [one.shared_name for one in next(iter(found.values()))]
+        if len(set(shared)) < len(shared):
+            raise UserError(
+                f"the matrix {self.matrix.name} has cells that differ in `pin` alone; that is what"
+                " ci compares, so name one pin set under `defaults`"
+            )
+        ours, *others = found.values()
+        if others and any(
+            a.cell.digest == b.cell.digest for a, b in zip(ours, *others, strict=True)
+        ):
+            raise UserError(
+                f"{' and '.join(found)} are the same version, and would be the same run; name two"
+            )
+        return found
+
+    @cached_property
+    def held(self) -> Matrix:
+        """The matrix as bench runs it."""
+        cells = tuple(one.cell for each in self.made.values() for one in each)
+        pairs = self.options.pairs or (self.matrix.repeats if self.matrix.repeats > 1 else PAIRS)
+        names = [self.matrix.name, "ci", *(one.suffix for one in self.versions)]
+        name = "-".join(names)
+        if len(name) > LONGEST_NAME:
+            name = "-".join(
+                [self.matrix.name[:20], "ci", *(one.suffix[-18:] for one in self.versions)]
+            )
+        return replace(
+            self.matrix,
+            name=name[:LONGEST_NAME],
+            cells=cells,
+            repeats=len(self.matrix.seeds) or pairs,
+            until_percent=None,
+            shuffle_seed=None,
+            baseline=None if self.options.base is None else f"{AXIS}={self.options.base.label}",
+        )
+
+    @cached_property
+    def known(self) -> Cluster:
+        """The cluster, with the pin sets of both versions."""
+        return self.cluster.knowing([cell.pin for cell in self.held.cells])
+
+    @cached_property
+    def campaign(self) -> Campaign:
+        """The campaign's folder."""
+        return Campaign(self.runs / campaign_name(self.held, self.known))
+
+    def run(self, view: View, limit_s: float | None = None) -> CiResult:
+        """Build what is not there yet, run what has not run, and compare. Raises UserError."""
+        each = [one for cells in self.made.values() for one in cells]
+        sets = {one.cell.pin: one.pin_set for one in each if one.pin_set is not None}
+        built = self.builder.build(used_by([one.cell for one in each], sets))
+        if built:
+            return CiResult(
+                None,
+                [f"pin set {pin} could not be built: {why}" for (_, pin), why in built.items()],
+            )
+        pairs = [
+            tuple(one.cell.digest for one in turn) for turn in zip(*self.made.values(), strict=True)
+        ]
+        tally = bench(
+            self.held,
+            self.known,
+            self.runs,
+            engine=engine_of(self.known, self.runs),
+            retry=self.options.retry,
+            limit_s=limit_s,
+            view=view,
+            source=TakingTurns(pairs, self.matrix.time_limit_s),
+        )
+        if tally.interrupted or tally.expired:
+            return CiResult(None, ["it was stopped before its end"], tally)
+        return self.result(tally)
+
+    def result(self, tally: Tally | None = None) -> CiResult:
+        """Compare what ran."""
+        table = values(read_campaign(self.campaign, Path.cwd()))
+        sides = {label: self._side(label, table) for label in self.made}
+        head = sides[self.options.head.label]
+        base = self.options.stored or sides[self.versions[0].label]
+        failed = [
+            f"{row['cell']} of {one.name}: {row['status']}: {row.get('reason') or 'unknown'}"
+            for one in sides.values()
+            for row in one.rows
+            if row["status"] != "ok"
+        ]
+        if failed:
+            return CiResult(None, failed, tally)
+        limits = self._limits(base, head)
+        noisy = sum(JUDGED[name].by_runs for name in limits) * len(head.rows)
+        judging = Judging(
+            comparisons_for(self.options.alarm_percent, max(noisy, 1)),
+            paired=self.options.stored is None,
+        )
+        comparison = compare_campaigns(
+            base, head, limits, judging=judging, rule=self._rule(judging)
+        )
+        return CiResult(comparison, [], tally)
+
+    def _limits(self, base: Side, head: Side) -> dict[str, float]:
+        """Return the quantities that count: those asked for, else the speed that both have."""
+        if self.options.limits:
+            return dict(self.options.limits)
+        rows = [*base.rows, *head.rows]
+        for name in SPEED:
+            if rows and all(row.get(name) is not None for row in rows):
+                return {name: THRESHOLDS["samples_per_s"]}
+        return {"samples_per_s": THRESHOLDS["samples_per_s"]}
+
+    def _rule(self, judging: Judging) -> str:
+        how = "Student's t over pairs of runs that took turns"
+        if not judging.paired:
+            how = (
+                "Welch's t over the runs of both, which did not take turns: what changed on the"
+                " machine since the baseline counts, too"
+            )
+        return (
+            "worse: by more than the threshold and beyond chance. Two equal versions are called"
+            f" worse at most {self.options.alarm_percent:g} times in 100, over all cells together"
+            f" ({how}; Bonferroni); cannot_tell: a difference of the threshold would not show"
+        )
+
+    def _side(self, label: str, table: Mapping[str, Any]) -> Side:
+        """Return the rows of a version as a campaign's of its own, named as in the matrix."""
+        shared = {one.cell.digest: one.shared_name for one in self.made[label]}
+        by_name = {one.cell.name: shared[one.cell.digest] for one in self.made[label]}
+        rows = [
+            {**row, "cell": by_name[row["cell"]]} for row in table["rows"] if row["cell"] in by_name
+        ]
+        facts: dict[str, str] = {}
+        for one in self.made[label]:
+            facts |= installed_facts(self.campaign.inspections(), one.cell.system, one.cell.pin)
+        version = next(each for each in self.versions if each.label == label)
+        return Side(version.words, rows, facts)
+
+    def stored(self) -> dict[str, Any]:
+        """Return the head's rows as a table that a later `ci --baseline` takes."""
+        table = values(read_campaign(self.campaign, Path.cwd()))
+        side = self._side(self.options.head.label, table)
+        return {**table, "rows": list(side.rows), "environment": dict(side.environment or {})}

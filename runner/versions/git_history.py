@@ -1,0 +1,55 @@
+"""Ask the trainer's own git repository on this machine: which commit is meant, and what lies
+between two. Nothing is checked out.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+from runner.base.errors import UserError
+from runner.versions.building import git_environment
+from runner.versions.version import SHORT, Version
+
+MOST_COMMITS = 100_000
+
+
+def commit_of(repository: Path, revision: str, option: str) -> Version:
+    """Return the commit that a revision means. Raises UserError."""
+    if revision.startswith("-"):
+        raise UserError(f"{option}: {revision!r} is not a revision of git")
+    done = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if done is None:
+        raise UserError(
+            f"{option}: {repository} has no commit {revision!r}; fetch it first (git fetch), or"
+            " write a package as NAME==VERSION, a pin set as pin=NAME"
+        )
+    subject = _git(repository, "log", "-1", "--format=%s", done) or ""
+    label = done[:SHORT] if re.fullmatch(r"[0-9a-f]{7,40}", revision) else revision
+    return Version("commit", done, label, subject)
+
+
+def between(repository: Path, good: Version, bad: Version) -> list[Version]:
+    """Return the commits from good to bad, both included, by first parents. Raises UserError.
+
+    Of a merge its whole branch is one change, as with `git bisect --first-parent`.
+    """
+    base = _git(repository, "merge-base", good.value, bad.value)
+    if base != good.value:
+        raise UserError(
+            f"{good.label} is not an ancestor of {bad.label}; name the older commit with --good,"
+            f" such as their merge base {(base or '')[:SHORT] or '(there is none)'}"
+        )
+    words = ("log", "--first-parent", "--ancestry-path", "--reverse", "--format=%H %s")
+    listed = _git(repository, *words, f"{good.value}..{bad.value}") or ""
+    lines = [line.partition(" ") for line in listed.splitlines()][:MOST_COMMITS]
+    inner = [Version("commit", digits, digits[:SHORT], subject) for digits, _, subject in lines]
+    if not inner:
+        raise UserError(f"{good.label} and {bad.label} are the same commit; name two")
+    return [good, *inner[:-1], bad]
+
+
+def _git(repository: Path, *words: str) -> str | None:
+    """Return what git says; None where it refuses."""
+    argv = ["git", "-C", str(repository), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
+    return done.stdout.rstrip("\n") if done.returncode == 0 else None

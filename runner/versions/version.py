@@ -1,0 +1,143 @@
+"""A version that a person names, and the cells of a matrix with it. Pure.
+
+`v1.2`, `origin/main`: a revision of the trainer's git repository; `torch==2.13.0`: of a package;
+`pin=NAME`: a pin set as it is.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from node.checked import FileName
+from node.schema import UnfitError
+from runner.base.errors import UserError
+from runner.base.suggest import nearest
+from runner.matrix.pins_key import NO_COMMIT, package_of, with_commit, with_package
+from runner.systems.common.pins import pins
+from runner.terms.cell import Cell
+
+Kind = Literal["commit", "package", "pin"]
+AXIS = "version"
+LONGEST_SUFFIX = 48
+SHORT = 12  # digits of a commit in names
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version: what a person calls it, and its commit, NAME==VERSION or pin set."""
+
+    kind: Kind
+    value: str
+    label: str
+    subject: str = ""  # a commit's first line
+
+    @property
+    def suffix(self) -> str:
+        """What its pin sets are called behind the name of the one that they are made of."""
+        if self.kind == "commit":
+            return self.value[:SHORT]
+        word = _UNSAFE.sub("-", self.value.replace("==", "-"))
+        if len(word) <= LONGEST_SUFFIX:
+            return word
+        return f"{word[:LONGEST_SUFFIX]}-{hashlib.sha256(self.value.encode()).hexdigest()[:8]}"
+
+    @property
+    def words(self) -> str:
+        """What a person reads: the label, a commit's digits and first line."""
+        digits = self.value[:SHORT]
+        named = [] if self.kind != "commit" or self.label in digits else [digits]
+        subject = [f'"{self.subject[:60]}"'] if self.subject else []
+        return " ".join(
+            [self.label if self.kind != "commit" or named else digits, *named, *subject]
+        )
+
+
+def kind_of(word: str) -> Kind:
+    """Say what a person's word is."""
+    if word.startswith("pin="):
+        return "pin"
+    return "package" if "==" in word else "commit"
+
+
+def package(word: str, option: str) -> Version:
+    """Read NAME==VERSION. Raises UserError."""
+    package_of(word, option)
+    return Version("package", word, word)
+
+
+def pin_set(word: str) -> Version:
+    """Read pin=NAME. Raises UserError."""
+    name = word.removeprefix("pin=")
+    try:
+        return Version("pin", FileName(name, word), name)
+    except UnfitError as error:
+        raise UserError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class VersionCell:
+    """A cell with a version, the name that both versions of it share, and its pin set to build;
+    None where that is there already.
+    """
+
+    cell: Cell
+    shared_name: str
+    pin_set: Mapping[str, Any] | None
+
+
+def with_version(
+    cell: Cell, version: Version, sets: Mapping[str, Mapping[str, Any]]
+) -> VersionCell:
+    """Return a cell with a version; `sets` are the pin sets of its matrix. Raises UserError."""
+    name, pin_set = _pin_set(cell, version, sets)
+    rest = {key: value for key, value in cell.axes.items() if key not in (AXIS, "pin")}
+    shared = cell.name if cell.axes and rest == dict(cell.axes) else _named(rest, cell)
+    axes = {AXIS: version.label, **rest}
+    label = f"{AXIS}={version.label}" + (f",{shared}" if rest else "")
+    made = replace(cell, name=label, pin=name, axes=axes, id="")
+    return VersionCell(made, shared, pin_set)
+
+
+def _named(axes: Mapping[str, Any], cell: Cell) -> str:
+    from runner.matrix.cells import label
+
+    return ",".join(f"{key}={label(value)}" for key, value in axes.items()) or cell.system
+
+
+def _pin_set(
+    cell: Cell, version: Version, sets: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the name of the pin set with that version, and what it is."""
+    own = {} if cell.system == "command" else pins(cell.system)
+    if version.kind == "pin":
+        return version.value, sets.get(version.value) or own.get(version.value)
+    base = sets.get(cell.pin) or own.get(cell.pin)
+    if base is None:
+        raise UserError(
+            f"cell {cell.name}: its pin set is {cell.pin or 'not named'}, and"
+            f" {version.label} can only be had in one of the matrix's `pins`"
+            f"{nearest(cell.pin, sets) if cell.pin else ''}; write pins: {{trainer: {{...}}}} and"
+            " `pin: trainer` under `defaults`"
+        )
+    if version.kind == "package":
+        return f"{cell.pin}-{version.suffix}", with_package(dict(base), version.value, cell.pin)
+    if not isinstance(base.get("source"), dict):
+        raise UserError(
+            f"cell {cell.name}: pin set {cell.pin} has no source, so that commits do not change it;"
+            " give it source: {repository: .}, or compare packages as NAME==VERSION"
+        )
+    return f"{cell.pin}-{version.suffix}", with_commit(dict(base), version.value)
+
+
+def refuse_open(cells: Iterable[VersionCell]) -> None:
+    """Refuse pin sets whose commit nobody has named. Raises UserError."""
+    for one in cells:
+        source = (one.pin_set or {}).get("source") or {}
+        if isinstance(source, dict) and source and source.get("commit") in (None, NO_COMMIT):
+            raise UserError(
+                f"pin set {one.cell.pin}: its source names no commit; write commit: with its 40"
+                " digits, or compare commits in place of packages"
+            )

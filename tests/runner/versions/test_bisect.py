@@ -1,0 +1,175 @@
+"""`bisect`: the commit is found, broken ones are skipped, it goes on where it was stopped."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from runner.__main__ import parser
+from runner.base.errors import UserError
+from runner.commands import bisect as command
+from runner.folder.bisect_file import load_bisected
+from runner.terms.bisected import Bisected
+from runner.versions.bisect_answer import FOUND, NO_CHANGE, lines_of, to_text
+from runner.versions.bisect_session import BisectSession
+from runner.versions.package_history import between
+from tests.runner.versions.pretended import FakeBuilder, PretendedVersions, git, repository, view
+
+COMMITS = 13
+
+
+class Bisection:
+    """A bisection on pretended nodes over real commits; commit `slow` and later take 4 % more."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: int | None) -> None:
+        self.folder, self.slow = folder, slow
+        self.repository = folder / "trainer"
+        self.repository.mkdir()
+        self.commits = repository(self.repository, COMMITS)
+        self.random = random.Random(3)
+        self.noise = 0.005
+        self.fails: set[int] = set()
+        self.nodes = PretendedVersions(self.takes)
+        self.broken: set[int] = set()
+        self.builders: list[FakeBuilder] = []
+        monkeypatch.setattr("runner.versions.bisect_session.engine_of", lambda *_: self.nodes)
+
+    def place(self, pin: str) -> int:
+        return next(at for at, one in enumerate(self.commits) if pin.endswith(one[:12]))
+
+    def takes(self, pin: str, number: int) -> float | None:
+        place = self.place(pin)
+        if place in self.fails:
+            return None
+        share = 1.04 if self.slow is not None and place >= self.slow else 1.0
+        return 10 * share * self.random.gauss(1, self.noise)
+
+    def session(self, *words: str) -> BisectSession:
+        path = str(self.repository / "perf.yaml")
+        ends = ["--good", self.commits[0], "--bad", "main"]
+        given = ["bisect", path, "--runs", str(self.folder / "runs"), *ends, *words]
+        session = command._session(parser().parse_args(given))
+        builder = FakeBuilder(Path("inventory/local"), self.folder, self.folder)
+        builder.broken = lambda pin: self.place(pin) in self.broken
+        self.builders.append(builder)
+        session.builder = builder
+        return session
+
+    def go(self, *words: str) -> Bisected:
+        return self.session(*words).run(view())[1]
+
+
+@pytest.fixture
+def slow_at_7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bisection:
+    return Bisection(tmp_path, monkeypatch, 7)
+
+
+def test_the_commit_is_found_and_told(slow_at_7: Bisection) -> None:
+    held = slow_at_7.go()
+    assert (held.answer.ended, held.answer.first, held.answer.last) == (FOUND, 7, 7)
+    assert held.answer.probability >= 0.99
+    assert held.answer.ends_percent == pytest.approx(-3.85, abs=1.0)
+    built = {pin for builder in slow_at_7.builders for asked in builder.asked for pin in asked}
+    assert len(built) == held.answer.versions_run < COMMITS - 3
+    text = to_text(held, "table")
+    assert '"change 7"' in text.splitlines()[0]
+    assert "before it:" in text
+    assert '"change 6"' in text
+    assert json.loads(to_text(held, "json"))["answer"]["ended"] == FOUND
+    assert to_text(held, "markdown").startswith("**samples/s")
+
+
+def test_no_change_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Bisection(tmp_path, monkeypatch, None).go()
+    assert held.answer.ended == NO_CHANGE
+    assert held.answer.runs < 40
+    assert lines_of(held)[0].startswith("no change of 1 % or more from")
+
+
+def test_commits_that_do_not_build_or_run_are_skipped(slow_at_7: Bisection) -> None:
+    slow_at_7.broken, slow_at_7.fails = {6, 7}, {5}
+    held = slow_at_7.go()
+    assert held.answer.ended == FOUND
+    assert held.answer.last == 8
+    assert held.answer.first in (5, 6)
+    if held.answer.first == 5:
+        assert held.versions[5].skipped.startswith("its runs fail: ")
+    assert held.versions[7].skipped.startswith("it cannot be built: n1: error: expected ';'")
+    text = to_text(held, "table")
+    assert "one of" in text
+    assert "skipped:" in text
+
+
+def test_an_end_that_cannot_be_built_ends_it(slow_at_7: Bisection) -> None:
+    slow_at_7.broken = {COMMITS - 1}
+    held = slow_at_7.go()
+    assert "it cannot be built" in held.answer.ended
+    assert not slow_at_7.nodes.ran
+
+
+def test_a_killed_bisection_goes_on_with_what_ran(slow_at_7: Bisection) -> None:
+    def stop(number: int) -> None:
+        if number == 9:
+            raise KeyboardInterrupt
+
+    slow_at_7.nodes.before = stop
+    with pytest.raises(KeyboardInterrupt):
+        slow_at_7.go()
+    there = load_bisected(slow_at_7.session().campaign.path)
+    assert there is not None
+    assert len(there.pairs) == 5  # four whole ones, and one whose second run is missing
+    slow_at_7.nodes.before = lambda _: None
+    held = slow_at_7.go()
+    assert (held.answer.ended, held.answer.last) == (FOUND, 7)
+    assert len(slow_at_7.nodes.ran) == held.answer.runs
+    before = len(slow_at_7.nodes.ran)
+    assert slow_at_7.go().answer == held.answer
+    assert len(slow_at_7.nodes.ran) == before
+
+
+def test_the_most_runs_end_it_and_more_go_on(slow_at_7: Bisection) -> None:
+    slow_at_7.noise = 0.05
+    held = slow_at_7.go("--most", "8")
+    assert held.answer.ended == "8 runs were made, the most that --most allows"
+    assert held.answer.runs == 8
+
+
+def test_another_figure_is_refused(slow_at_7: Bisection) -> None:
+    slow_at_7.go("--most", "6")
+    with pytest.raises(UserError, match="bisects samples_per_s over 13 versions"):
+        slow_at_7.go("--figure", "step_time_ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--good", "main", "--bad", "main~3"], "is not an ancestor of"),
+        (["--good", "main", "--bad", "main"], "are the same commit"),
+        (["--good", "main", "--bad", "a==1.0"], "two revisions of git, or two versions of one"),
+        (["--good", "a==1.0", "--bad", "a==2.0", "--versions", "2.0,3.0"], "must be the last"),
+    ],
+)
+def test_bad_versions_are_one_sentence(tmp_path: Path, words: list[str], told: str) -> None:
+    repository(tmp_path, 4)
+    given = ["bisect", str(tmp_path / "perf.yaml"), *words]
+    with pytest.raises(UserError, match=told):
+        command._session(parser().parse_args(given))
+
+
+def test_two_packages_are_refused() -> None:
+    with pytest.raises(UserError, match="two versions of one package"):
+        between("a==1.0", "b==2.0")
+
+
+def test_a_merge_is_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = repository(tmp_path, 2)
+    git(tmp_path, "checkout", "-q", "-b", "side", commits[0])
+    (tmp_path / "other.py").write_text("# 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "on the side")
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, "merge", "-q", "--no-ff", "-m", "merge side", "side")
+    given = ["bisect", str(tmp_path / "perf.yaml"), "--good", commits[0], "--bad", "main"]
+    session = command._session(parser().parse_args(given))
+    assert [one.subject for one in session.versions] == ["change 0", "change 1", "merge side"]
