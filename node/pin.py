@@ -80,11 +80,11 @@ def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
     }
 
 
-def same_record(record: Any, wanted: Spec) -> bool:
+def same_record(record: Any, expected: Spec) -> bool:
     """Whether installed.json is as it should be; one of an older version has no `packages`."""
     if isinstance(record, dict) and "packages" not in record:
-        wanted = {key: value for key, value in wanted.items() if key != "packages"}
-    return bool(record == wanted)
+        expected = {key: value for key, value in expected.items() if key != "packages"}
+    return bool(record == expected)
 
 
 def looked(pin: Spec) -> Spec:

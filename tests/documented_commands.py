@@ -73,6 +73,10 @@ ELSEWHERE = {
     "test_the_site_has_what_was_accepted_and_what_cannot_be_detected",
     f"{LONG} --dry-run": LONG_TEST,
     LONG: "needs eight GPUs; its dry run is compared",
+    **dict.fromkeys(
+        (*commands("docs/how-to/ci.md"), *commands("docs/how-to/bisect.md")),
+        "builds versions: tests/on_nodes/test_versions.py",
+    ),
     "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tuner/"
     "test_search_on_nodes.py::test_the_fastest_wins_by_its_long_runs",
 }

@@ -18,6 +18,7 @@ from runner.expect.references import Reference
 from runner.folder.hidden import Hidden
 from runner.judge.log_result import LogResult
 from runner.launch.campaign_status import _DRAWN, Status
+from runner.terms.bisected import Bisected
 from runner.terms.printed_answers import ANSWERS
 from runner.terms.tuned import Tuned
 
@@ -271,6 +272,17 @@ _LOG = with_keys(of(LogResult), {"collective_tests": listed(ANY_OBJECT)}, schema
 PRINTED: Mapping[str, tuple[str, Schema]] = {
     **{name: (noun.__doc__ or "", _answer(noun)) for name, noun in ANSWERS.items()},
     "accept": ("What `accept` found (docs/how-to/accept.md).", _accept()),
+    "bisect": ("What `bisect` found (docs/how-to/bisect.md): bisect.json.", _answer(Bisected)),
+    "ci": (
+        "Whether a version is slower (docs/how-to/ci.md).",
+        keys(
+            schema=VERSION,
+            verdict=TEXT,
+            exit_code=WHOLE,
+            failed=listed(TEXT),
+            comparison=maybe(_compare()),
+        ),
+    ),
     "compare": ("Two campaigns, worst cells first (docs/runs.md).", _compare()),
     "doctor": ("What `doctor` and `verify` found (docs/doctor.md).", _doctor()),
     "dry_run": ("What each cell's first run would start, on each node.", _dry_run()),

@@ -29,7 +29,7 @@ is sure enough.
   python -m runner bisect perf.yaml --good v1.4 --bad HEAD --figure memory_allocated_mib
   python -m runner bisect perf.yaml --good v1.4 --bad HEAD --answer    what is known so far
 
-Commits are those of the git repository that FILE lies in (or --repository), by first parents. A
+Commits are those of FILE's own git repository (or --repository), by first parents. A
 version that cannot be built, or does not run, is skipped. The same command goes on where it
 stopped. docs/how-to/bisect.md says how sure the answer is, and why.
 
@@ -44,7 +44,12 @@ FIGURES = (
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "bisect", "which commit or package version made it slower?", DESCRIPTION
+        commands,
+        "bisect",
+        "which commit or package version made it slower?",
+        DESCRIPTION,
+        answers=("bisect",),
+        formats=("table", "markdown", "json"),
     )
     command.add_argument("file", type=found, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
@@ -58,7 +63,7 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--repository", type=Path, metavar="PATH",
-        help="the git repository of commits (default: the one that FILE lies in)",
+        help="the git repository of commits (default: FILE's own)",
     )  # fmt: skip
     command.add_argument(
         "--figure",
@@ -85,16 +90,15 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--answer", action="store_true", help="print what is known so far; no connection"
     )
-    command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
 
 
-def _number(word: str, least: float, most: float, what: str) -> float:
+def _number(word: str, least: float, most: float, kind: str) -> float:
     try:
         value = float(word.removesuffix("%"))
     except ValueError:
         value = -1.0
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{word!r} is not {what} of {least:g} to {most:g}")
+        raise argparse.ArgumentTypeError(f"{word!r} is not {kind} of {least:g} to {most:g}")
     return value
 
 
@@ -128,33 +132,33 @@ def run(chosen: argparse.Namespace) -> int:
         if not session.campaign.begun:
             raise UserError(f"nothing of campaign {session.campaign.name} has run yet")
         session.resume()
-        held = session.held_so_far()
-        say(to_text(held, chosen.format), end="")
-        return _code(held)
+        bisected = session.bisected()
+        say(to_text(bisected, chosen.format), end="")
+        return _code(bisected)
     view = View()
     session.builder.console = view.console
     view.console.print(
         one_line(
-            f"bisect: {len(session.versions)} versions from {session.versions[0].words} to"
-            f" {session.versions[-1].words}, campaign {session.campaign.name}"
+            f"bisect: {len(session.versions)} versions from {session.versions[0].title} to"
+            f" {session.versions[-1].title}, campaign {session.campaign.name}"
         )
     )
     try:
-        tally, held = session.run(view, chosen.stop_after)
+        tally, bisected = session.run(view, chosen.stop_after)
     except BuildInterruptedError:
         session.save()
         return 130
     except BaseException as error:
         view.broken_off(error)
         raise
-    say(to_text(held, chosen.format), end="")
-    return 130 if tally is not None and tally.interrupted else _code(held)
+    say(to_text(bisected, chosen.format), end="")
+    return 130 if tally is not None and tally.interrupted else _code(bisected)
 
 
-def _code(held: Bisected) -> int:
+def _code(bisected: Bisected) -> int:
     from runner.versions.bisect_answer import FOUND, NO_CHANGE
 
-    return {FOUND: 0, NO_CHANGE: 3}.get(held.answer.ended, 1)
+    return {FOUND: 0, NO_CHANGE: 3}.get(bisected.answer.ended, 1)
 
 
 def _session(chosen: argparse.Namespace) -> BisectSession:
@@ -193,13 +197,13 @@ def _versions(chosen: argparse.Namespace) -> list[Version]:
         if chosen.versions is None:
             return package_history.between(chosen.good, chosen.bad)
         (name, good), (_, bad) = package_of(chosen.good, "--good"), package_of(chosen.bad, "--bad")
-        listed = [one.strip() for one in chosen.versions.split(",")]
+        listed = [version.strip() for version in chosen.versions.split(",")]
         listed = list(dict.fromkeys([good, *listed, bad]))
         if listed[-1] != bad:
             raise UserError(f"--versions: {bad} of --bad must be the last")
-        for one in listed:
-            package_of(f"{name}=={one}", "--versions")
-        return package_history.named(name, listed)
+        for version in listed:
+            package_of(f"{name}=={version}", "--versions")
+        return package_history.versions_of(name, listed)
     if kinds != {"commit"} or chosen.versions is not None:
         raise UserError(
             "--good and --bad are two revisions of git, or two versions of one package as"
@@ -210,4 +214,7 @@ def _versions(chosen: argparse.Namespace) -> list[Version]:
         git_history.commit_of(here, word, option)
         for word, option in ((chosen.good, "--good"), (chosen.bad, "--bad"))
     ]
-    return [replace(one, label=one.value[:SHORT]) for one in git_history.between(here, *ends)]
+    return [
+        replace(version, label=version.value[:SHORT])
+        for version in git_history.between(here, *ends)
+    ]

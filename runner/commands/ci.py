@@ -28,7 +28,7 @@ that noise is the same for both.
   python -m runner ci perf.yaml --baseline main.json                    against a stored table
   python -m runner ci perf.yaml --base origin/main --markdown comment.md --junit ci.xml
 
-A version is a revision of the git repository that FILE lies in (or --repository), a package as
+A version is a revision of FILE's own git repository (or --repository), a package as
 NAME==VERSION, or a pin set as pin=NAME. Equal versions are called worse at most --alarm times in
 100. The same command goes on where it stopped. docs/how-to/ci.md has files for GitHub and GitLab.
 
@@ -40,7 +40,12 @@ be built, a run that did not end ok), 130 Ctrl-C
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = new_command(
-        commands, "ci", "is this version of a trainer slower than another one?", DESCRIPTION
+        commands,
+        "ci",
+        "is this version of a trainer slower than another one?",
+        DESCRIPTION,
+        answers=("ci",),
+        formats=("table", "markdown", "json"),
     )
     command.add_argument("file", type=found, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
@@ -55,7 +60,7 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument(
         "--repository", type=Path, metavar="PATH",
-        help="the git repository of revisions (default: the one that FILE lies in)",
+        help="the git repository of revisions (default: FILE's own)",
     )  # fmt: skip
     command.add_argument(
         "--pairs", type=_pairs, metavar="N",
@@ -78,7 +83,6 @@ def add_parser(commands: Commands) -> None:
         "--stop-after", type=_seconds, metavar="S",
         help="end after S seconds, whatever runs; the same command goes on from there",
     )  # fmt: skip
-    command.add_argument("--format", choices=("table", "markdown", "json"), default="table")
     command.add_argument(
         "--markdown", type=Path, metavar="FILE", help="also write the answer as Markdown"
     )
@@ -123,8 +127,8 @@ def run(chosen: argparse.Namespace) -> int:
     view = View()
     session = _session(chosen)
     session.builder.console = view.console
-    words = " against ".join(one.words for one in session.versions[::-1])
-    view.console.print(one_line(f"ci: {words}, campaign {session.campaign.name}"))
+    title_words = " against ".join(version.title for version in session.versions[::-1])
+    view.console.print(one_line(f"ci: {title_words}, campaign {session.campaign.name}"))
     try:
         result = session.run(view, chosen.stop_after)
     except BuildInterruptedError:
@@ -134,7 +138,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise
     if result.tally is not None and result.tally.interrupted:
         return 130
-    title = f"{session.matrix.name}, {session.options.head.words}"
+    title = f"{session.matrix.name}, {session.options.head.title}"
     say(to_text(result, title, chosen.format, terminal_width()), end="")
     if chosen.markdown is not None:
         write_text(chosen.markdown, to_text(result, title, "markdown", 0))
@@ -158,10 +162,12 @@ def _session(chosen: argparse.Namespace) -> CiSession:
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
     if matrix.tune is not None:
         raise UserError(f"the matrix {matrix.name} has `tune`; ci takes one with axes or defaults")
-    asked = {
+    quantities = {
         word.partition("=")[0].strip() for text in chosen.threshold for word in text.split(",")
     }
-    limits = {key: value for key, value in thresholds(chosen.threshold).items() if key in asked}
+    limits = {
+        key: value for key, value in thresholds(chosen.threshold).items() if key in quantities
+    }
     options = CiOptions(
         head=_version(chosen, chosen.head, "--head"),
         base=_version(chosen, chosen.base, "--base") if chosen.base is not None else None,

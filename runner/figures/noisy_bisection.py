@@ -1,8 +1,8 @@
 """Which of many versions changed a figure, by pairs of noisy runs: a posterior, and what to run
 next. Pure.
 
-Versions 0 to n stand in their order. A pair (a, b), a before b, measures the logarithm of b's
-figure over a's. At most one version k changed the figure, by the factor e^d:
+Versions are numbered from 0 to n in their order. A pair (a, b), a before b, measures the logarithm
+of b's figure over a's. At most one version k changed the figure, by the factor e^d:
 
     measured = d + noise if a < k <= b, else noise
 
@@ -16,9 +16,9 @@ over a grid, so that nothing is estimated first and then believed.
 Transactions on Information Theory 9, 136; Waeber, Frazier and Henderson 2013, SIAM Journal on
 Control and Optimization 51, 2261): the version that halves what is known, here the one that tells
 most per second, since a version that is not built yet costs its build, too. First the two ends are
-compared until it is sure that there is a change.
+compared until a change is sure.
 
-*The end.* One version (or several that cannot be told apart, as those between them cannot be built)
+*The end.* One version (or several that cannot be distinguished, as those between cannot be built)
 has at least the asked probability, and was compared with the one before it in CONFIRMING pairs; or
 "no change" has that probability.
 """
@@ -51,17 +51,17 @@ class PairReading:
 
 @dataclass(frozen=True)
 class Group:
-    """Versions that cannot be told apart: the first and the last, and their probability together.
+    """Versions that cannot be distinguished, by the first and the last, and their probability.
 
     `before` is the last version before them that can run; `last` can run, too.
     """
 
     before: int
-    last: int
+    final: int
     probability: float
 
     @property
-    def first(self) -> int:
+    def earliest(self) -> int:
         """The first of them."""
         return self.before + 1
 
@@ -111,7 +111,7 @@ class Posterior:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The versions that can be told apart, each with its probability."""
+        """The versions that can be distinguished, with their probabilities."""
         bounds = list(zip(self.usable, self.usable[1:], strict=False))
         logs = {bound: self._log_evidence(*bound) for bound in bounds}
         prior = math.log(0.5 / self.count)
@@ -119,19 +119,19 @@ class Posterior:
         largest = max(*weights, self._none) if weights else self._none
         total = math.fsum(math.exp(w - largest) for w in (*weights, self._none))
         return [
-            Group(before, last, math.exp(weight - largest) / total)
-            for (before, last), weight in zip(bounds, weights, strict=True)
+            Group(before, final, math.exp(weight - largest) / total)
+            for (before, final), weight in zip(bounds, weights, strict=True)
         ]
 
     @cached_property
     def no_change(self) -> float:
         """The probability that nothing changed."""
-        return max(0.0, 1 - math.fsum(one.probability for one in self.groups))
+        return max(0.0, 1 - math.fsum(item.probability for item in self.groups))
 
     def before_or_at(self, version: int) -> float:
         """Return the probability that the figure changed by that version, if it changed at all."""
-        changed = math.fsum(one.probability for one in self.groups)
-        by_then = math.fsum(one.probability for one in self.groups if one.last <= version)
+        changed = math.fsum(item.probability for item in self.groups)
+        by_then = math.fsum(item.probability for item in self.groups if item.final <= version)
         return by_then / changed if changed > 0 else 0.5
 
     @cached_property
@@ -140,13 +140,13 @@ class Posterior:
             np.zeros((2 * SIZES, NOISES)) + self._quiet(self.readings)
         )
 
-    def _log_evidence(self, before: int, last: int) -> float:
+    def _log_evidence(self, before: int, final: int) -> float:
         """Return the logarithm of how likely the readings are if a version of these changed it."""
-        seen = [one for one in self.readings if one.a <= before and last <= one.b]
-        others = [one for one in self.readings if not (one.a <= before and last <= one.b)]
-        grid = np.zeros((2 * SIZES, NOISES)) + self._quiet(others)
-        if seen:
-            changes = np.array([one.change for one in seen])
+        across = [item for item in self.readings if item.a <= before and final <= item.b]
+        unrelated = [item for item in self.readings if not (item.a <= before and final <= item.b)]
+        grid = np.zeros((2 * SIZES, NOISES)) + self._quiet(unrelated)
+        if across:
+            changes = np.array([item.change for item in across])
             away = changes[:, None, None] - self._sizes[None, :, None]
             grid = grid + _log_t(away, _SCALES[None, None, :]).sum(axis=0)
         return self._sum_out(grid)
@@ -155,7 +155,7 @@ class Posterior:
         """Return the logarithm of how likely they are by noise alone, for each scale of it."""
         if not readings:
             return np.zeros(NOISES)
-        changes = np.array([one.change for one in readings])
+        changes = np.array([item.change for item in readings])
         quiet: Floats = _log_t(changes[:, None], _SCALES[None, :]).sum(axis=0)
         return quiet
 
@@ -184,38 +184,38 @@ def _log_t(distance: Floats, scale: Floats) -> Floats:
     return density
 
 
-def next_step(known: Posterior, costs: Costs) -> BisectStep | BisectEnd:
+def next_step(posterior: Posterior, costs: Costs) -> BisectStep | BisectEnd:
     """Return the next pair, or how it ended."""
-    last, rules = known.count, known.rules
-    ends = sum((one.a, one.b) == (0, last) for one in known.readings)
-    if ends >= FEWEST_OF_ENDS and known.no_change >= rules.confidence:
-        return BisectEnd(None, known.no_change)
-    if ends < FEWEST_OF_ENDS or known.no_change > 1 - rules.confidence:
-        return BisectStep(0, last, "ends")
-    best = max(known.groups, key=lambda one: one.probability)
-    if best.probability >= rules.confidence or len(known.usable) == 2:
-        direct = sum((one.a, one.b) == (best.before, best.last) for one in known.readings)
+    final, rules = posterior.count, posterior.rules
+    ends = sum((item.a, item.b) == (0, final) for item in posterior.readings)
+    if ends >= FEWEST_OF_ENDS and posterior.no_change >= rules.confidence:
+        return BisectEnd(None, posterior.no_change)
+    if ends < FEWEST_OF_ENDS or posterior.no_change > 1 - rules.confidence:
+        return BisectStep(0, final, "ends")
+    best = max(posterior.groups, key=lambda item: item.probability)
+    if best.probability >= rules.confidence or len(posterior.usable) == 2:
+        direct = sum((item.a, item.b) == (best.before, best.final) for item in posterior.readings)
         if direct >= CONFIRMING:
             return BisectEnd(best, best.probability)
-        return BisectStep(best.before, best.last, "confirms")
-    middle = _most_telling(known, costs)
-    runs = [sum(end in (one.a, one.b) for one in known.readings) for end in (0, last)]
+        return BisectStep(best.before, best.final, "confirms")
+    middle = _most_telling(posterior, costs)
+    runs = [sum(end in (item.a, item.b) for item in posterior.readings) for end in (0, final)]
     return (
         BisectStep(0, middle, "halves")
         if runs[0] <= runs[1]
-        else BisectStep(middle, last, "halves")
+        else BisectStep(middle, final, "halves")
     )
 
 
-def _most_telling(known: Posterior, costs: Costs) -> int:
+def _most_telling(posterior: Posterior, costs: Costs) -> int:
     """Return the version between the ends whose side of the change tells most per second."""
 
     def rate(version: int) -> float:
-        share = known.before_or_at(version)
+        share = posterior.before_or_at(version)
         build_s = 0.0 if version in costs.built else costs.build_s / OF_A_BUILD
         return _entropy(share) / (costs.pair_s + build_s)
 
-    return max(known.usable[1:-1], key=rate)
+    return max(posterior.usable[1:-1], key=rate)
 
 
 def _entropy(share: float) -> float:

@@ -33,24 +33,26 @@ def facts_of(manifest: Mapping[str, Any]) -> dict[str, str]:
         facts["image"] = str(identity["image"])[:SHORT]
     packages = manifest.get("packages")
     packages = packages if isinstance(packages, dict) else {}
-    asked = identity.get("versions") if isinstance(identity.get("versions"), dict) else {}
-    facts |= {str(name): str(version) for name, version in {**(asked or {}), **packages}.items()}
+    pinned = identity.get("versions") if isinstance(identity.get("versions"), dict) else {}
+    facts |= {str(name): str(version) for name, version in {**(pinned or {}), **packages}.items()}
     return {key: value for key, value in facts.items() if value}
 
 
-def told_apart(
+def pin_differences(
     nodes: Mapping[str, Inspected], pin_sets: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], Facts]:
     """Return of each pin set (system, pin) what not all pin sets of its system share."""
-    every = {one: installed_facts(nodes, *one) for one in pin_sets}
+    every = {pin_set: installed_facts(nodes, *pin_set) for pin_set in pin_sets}
     apart: dict[tuple[str, str], Facts] = {}
-    for one, facts in every.items():
-        others = [theirs for other, theirs in every.items() if other[0] == one[0] and theirs]
-        keys = dict.fromkeys(key for theirs in others for key in theirs)
-        apart[one] = {
+    for pin_set, facts in every.items():
+        same_system = [
+            theirs for theirs_of, theirs in every.items() if theirs_of[0] == pin_set[0] and theirs
+        ]
+        keys = dict.fromkeys(key for theirs in same_system for key in theirs)
+        apart[pin_set] = {
             key: facts.get(key, ABSENT)
             for key in keys
-            if facts and len({theirs.get(key) for theirs in others}) > 1
+            if facts and len({theirs.get(key) for theirs in same_system}) > 1
         }
     return apart
 

@@ -21,7 +21,7 @@ from runner.judge.diagnosis.rules import rules
 from runner.judge.read_again import outcome_of
 from runner.load.attempt_story import story_of
 from runner.load.environment import device_name, environment_of, trainer_versions
-from runner.load.installed_facts import told_apart
+from runner.load.installed_facts import pin_differences
 from runner.load.samples import with_fetched
 from runner.load.tried import earlier
 from runner.logs.known import ATTENTION
@@ -153,15 +153,15 @@ def _machines(
     environment = environment_of(campaign.name, settings, nodes)
     pin_sets = {(cell.system, cell.pin) for cell in settings.cells if cell.pin}
     if len(pin_sets) > 1:
-        environment[PIN_SETS] = told_apart(nodes, pin_sets)
+        environment[PIN_SETS] = pin_differences(nodes, pin_sets)
     return environment, nodes
 
 
 def _of_cell(environment: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
-    """Return a run's own environment: of several pin sets, what tells its own from the others."""
-    own = environment.get(PIN_SETS, {}).get((cell.system, cell.pin))
-    rest = {key: value for key, value in environment.items() if key != PIN_SETS}
-    return rest | ({"pin set": own} if own else {})
+    """Return a run's own environment: of several pin sets, how its own differs."""
+    differences = environment.get(PIN_SETS, {}).get((cell.system, cell.pin))
+    shared = {key: value for key, value in environment.items() if key != PIN_SETS}
+    return shared | ({"pin set": differences} if differences else {})
 
 
 def _asked(

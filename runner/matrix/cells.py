@@ -240,12 +240,12 @@ def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[s
         raise UserError(str(error)) from None
 
 
-def _pin(value: Any, system: System, where: str, own: Collection[str]) -> str:
+def _pin(value: Any, system: System, where: str, matrix_pins: Collection[str]) -> str:
     """Read which pin set; of a system whose pin sets inventories declare, any or "" for none.
 
-    `own` are the names of those in the matrix.
+    `matrix_pins` are the names of those in the matrix.
     """
-    if isinstance(value, str) and value in own:
+    if isinstance(value, str) and value in matrix_pins:
         return value
     if not system.pins:
         try:

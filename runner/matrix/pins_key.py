@@ -3,7 +3,7 @@
 pins:
   main:                              # the keys of a pin set (docs/adding-a-system.md)
     torch: {version: 2.12.1}
-    source: {repository: ., commit: 5f64...}       # .: the git repository that the matrix lies in
+    source: {repository: ., commit: 5f64...}       # .: the matrix's own git repository
   torch-2.13: {from: main, with: [torch==2.13.0]}             # the same with other versions
   nccl-2.30: {from: torch_gpt/torch-2.13, with: [nvidia-nccl-cu13==2.30.7]}  # of a system's own set
 
@@ -25,7 +25,7 @@ from runner.systems.common.registry import system_names
 
 PinSet = dict[str, Any]
 FROM, WITH = "from", "with"
-HERE = "."  # as a repository: the one that the matrix lies in
+HERE = "."  # as a repository: the matrix's own
 NO_COMMIT = "0" * 40  # stands for the commit that `ci` and `bisect` fill in
 MOST_PIN_SETS = 1_000
 EXACT = re.compile(
@@ -45,62 +45,64 @@ def pin_sets_of(content: Mapping[str, Any], where: str) -> dict[str, PinSet]:
             f"{where}: pins must map 1 to {MOST_PIN_SETS} names of pin sets to what they are, such"
             " as pins: {main: {requirements: [torch==2.13.0]}}"
         )
-    found: dict[str, PinSet] = {}
+    pin_sets: dict[str, PinSet] = {}
     for name in block:
         try:
-            found[FileName(name, f"{where}: a name in pins")] = {}
+            pin_sets[FileName(name, f"{where}: a name in pins")] = {}
         except UnfitError as error:
             raise UserError(str(error)) from None
-    for name in found:
-        found[name] = _whole(block, name, where, ())
-    return found
+    for name in pin_sets:
+        pin_sets[name] = _resolved(block, name, where, ())
+    return pin_sets
 
 
-def _whole(block: Mapping[str, Any], name: str, where: str, above: tuple[str, ...]) -> PinSet:
+def _resolved(block: Mapping[str, Any], name: str, where: str, above: tuple[str, ...]) -> PinSet:
     """Return a pin set with what it takes from others."""
-    place = f"{where}: pins: {name}"
-    given = block[name]
-    if not isinstance(given, dict):
-        raise UserError(f"{place} is {str(given)[:80]!r}; write it as a mapping of keys")
-    known = (*PIN_SET.optional, FROM, WITH)
-    for key in given:
-        if key not in known:
+    key_path = f"{where}: pins: {name}"
+    entry = block[name]
+    if not isinstance(entry, dict):
+        raise UserError(f"{key_path} is {str(entry)[:80]!r}; write it as a mapping of keys")
+    choices = (*PIN_SET.optional, FROM, WITH)
+    for key in entry:
+        if key not in choices:
             raise UserError(
-                f"{place}: unknown key {key!r}{nearest(str(key), known)}; keys are a pin set's"
+                f"{key_path}: unknown key {key!r}{nearest(str(key), choices)}; keys are a pin set's"
                 f" (docs/adding-a-system.md), {FROM} and {WITH}"
             )
-    if fault := _template(given):
-        raise UserError(f"{place} holds {fault!r}, which Ansible would resolve; write plain text")
+    if fault := _template(entry):
+        raise UserError(
+            f"{key_path} holds {fault!r}, which Ansible would resolve; write plain text"
+        )
     if name in above:
-        raise UserError(f"{place}: `from` leads back to it; let one of them be whole")
-    own = {str(key): value for key, value in given.items() if key not in (FROM, WITH)}
-    base = _base(block, given[FROM], where, place, (*above, name)) if FROM in given else {}
-    merged = {**base, **own}
-    versions = given.get(WITH, [])
+        raise UserError(f"{key_path}: `from` leads back to it; let one of them be whole")
+    own_keys = {str(key): value for key, value in entry.items() if key not in (FROM, WITH)}
+    base = _base(block, entry[FROM], where, key_path, (*above, name)) if FROM in entry else {}
+    merged = {**base, **own_keys}
+    versions = entry.get(WITH, [])
     if not isinstance(versions, list):
-        raise UserError(f"{place}: with must be a list such as [torch==2.13.0]")
+        raise UserError(f"{key_path}: with must be a list such as [torch==2.13.0]")
     for requirement in versions:
-        merged = with_package(merged, requirement, f"{place}: with")
+        merged = with_package(merged, requirement, f"{key_path}: with")
     try:
-        PIN_SET.check(with_commit(merged, NO_COMMIT, missing=True), f"{place}:")
+        PIN_SET.check(with_commit(merged, NO_COMMIT, missing=True), f"{key_path}:")
     except UnfitError as error:
         raise UserError(f"{error}; docs/adding-a-system.md has the keys of a pin set") from None
     return merged
 
 
 def _base(
-    block: Mapping[str, Any], named: Any, where: str, place: str, above: tuple[str, ...]
+    block: Mapping[str, Any], base_name: Any, where: str, key_path: str, above: tuple[str, ...]
 ) -> PinSet:
     """Return the pin set that `from` names: of the matrix, or SYSTEM/PIN of a system's own."""
-    system, slash, pin = str(named).partition("/")
+    system, slash, pin = str(base_name).partition("/")
     if slash and system in system_names() and pin in pins(system):
         return copy.deepcopy(pins(system)[pin])
-    if not slash and named in block:
-        return _whole(block, named, where, above)
-    known = [*block, *(f"{each}/{one}" for each in system_names() for one in pins(each))]
+    if not slash and base_name in block:
+        return _resolved(block, base_name, where, above)
+    choices = [*block, *(f"{name}/{pin}" for name in system_names() for pin in pins(name))]
     raise UserError(
-        f"{place}: from is {named!r}{nearest(str(named), known)}; name another pin set of"
-        " `pins`, or one of a system as SYSTEM/PIN"
+        f"{key_path}: from is {base_name!r}{nearest(str(base_name), choices)}; name another pin set"
+        " of `pins`, or one of a system as SYSTEM/PIN"
     )
 
 
@@ -110,7 +112,7 @@ def _template(value: Any) -> str:
         return value if re.search(r"\{[{%#]", value) else ""
     inner = [*value, *value.values()] if isinstance(value, dict) else value
     if isinstance(inner, list):
-        return next((found for each in inner if (found := _template(each))), "")
+        return next((text for item in inner if (text := _template(item))), "")
     return ""
 
 
@@ -132,9 +134,11 @@ def with_package(pin_set: PinSet, requirement: object, where: str) -> PinSet:
     step of its own, after those that may bring it along.
     """
     name, version = package_of(requirement, where)
-    wanted, changed = canonical(name), copy.deepcopy(pin_set)
-    if wanted in (changed.get("torch") or {}) or (wanted == "torch" and "torch" in changed):
-        changed["torch"]["version" if wanted == "torch" else wanted] = version
+    canonical_name, changed = canonical(name), copy.deepcopy(pin_set)
+    if canonical_name in (changed.get("torch") or {}) or (
+        canonical_name == "torch" and "torch" in changed
+    ):
+        changed["torch"]["version" if canonical_name == "torch" else canonical_name] = version
         return changed
     replaced = False
 
@@ -144,7 +148,7 @@ def with_package(pin_set: PinSet, requirement: object, where: str) -> PinSet:
             inner = item.get("requirements")
             return {**item, "requirements": list(map(replacing, inner))} if inner else item
         match = EXACT.fullmatch(str(item))
-        if match is None or canonical(match[1]) != wanted:
+        if match is None or canonical(match[1]) != canonical_name:
             return item
         replaced = True
         return f"{match[1]}{match[2] or ''}=={version}"

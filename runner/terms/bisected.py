@@ -43,11 +43,11 @@ class BisectAnswer:
     """
 
     ended: Text = ""
-    first: int | None = None  # place of the first version that may have changed it
-    last: int | None = None
+    earliest: int | None = None  # place of the first version that may have changed it
+    final: int | None = None
     probability: float = 0.0
     no_change: float = 0.0  # probability
-    change_percent: float | None = None  # from the version before `first` to `last`
+    change_percent: float | None = None  # from the version before `earliest` to `final`
     interval_percent: tuple[float, ...] = ()  # 95 %: its ends
     ends_percent: float | None = None  # from the first version of all to the last
     ends_interval_percent: tuple[float, ...] = ()

@@ -31,12 +31,12 @@ class Bisecting(Protocol):
     def campaign(self) -> Campaign:
         """The campaign."""
 
-    def made(self, place: int) -> VersionCell:
+    def version_cell(self, number: int) -> VersionCell:
         """Return the cell with a version."""
 
 
 def answer_of(
-    known: Posterior,
+    posterior: Posterior,
     step: BisectStep | BisectEnd,
     stopped: str,
     of: Bisecting,
@@ -44,25 +44,27 @@ def answer_of(
     """Return what is known."""
     group = step.group if isinstance(step, BisectEnd) else None
     ended = "" if isinstance(step, BisectStep) else FOUND if group else NO_CHANGE
-    best = group or (max(known.groups, key=lambda one: one.probability) if known.readings else None)
-    across = _difference([r for r in known.readings if (r.a, r.b) == (0, known.count)])
+    best = group or (
+        max(posterior.groups, key=lambda item: item.probability) if posterior.readings else None
+    )
+    across = _difference([r for r in posterior.readings if (r.a, r.b) == (0, posterior.count)])
     direct = None
     also: list[str] = []
     if best is not None and ended != NO_CHANGE:
-        pairs = [r for r in known.readings if (r.a, r.b) == (best.before, best.last)]
+        pairs = [r for r in posterior.readings if (r.a, r.b) == (best.before, best.final)]
         direct = _difference(pairs)
         nodes = of.campaign.inspections()
         facts = [
-            installed_facts(nodes, one.system, one.pin)
-            for one in (of.made(best.before).cell, of.made(best.last).cell)
+            installed_facts(nodes, item.system, item.pin)
+            for item in (of.version_cell(best.before).cell, of.version_cell(best.final).cell)
         ]
         also = differing(*facts) if all(facts) else []
     return BisectAnswer(
         ended=ended or stopped,
-        first=best.first if best and ended != NO_CHANGE else None,
-        last=best.last if best and ended != NO_CHANGE else None,
+        earliest=best.earliest if best and ended != NO_CHANGE else None,
+        final=best.final if best and ended != NO_CHANGE else None,
         probability=best.probability if best and ended != NO_CHANGE else 0.0,
-        no_change=known.no_change,
+        no_change=posterior.no_change,
         change_percent=direct.percent if direct else None,
         interval_percent=(direct and direct.interval) or (),
         ends_percent=across.percent if across else None,
@@ -77,64 +79,67 @@ def _difference(readings: Sequence[PairReading]) -> RateDifference | None:
     """Return the change that pairs measured, with an interval as in `ci`; None without any."""
     if not readings:
         return None
-    later = of_values([math.exp(-one.change) for one in readings])
+    later = of_values([math.exp(-item.change) for item in readings])
     return paired_difference(later, CellTimes((1.0,) * len(readings)))
 
 
-def lines_of(held: Bisected) -> list[str]:
+def lines_of(bisected: Bisected) -> list[str]:
     """Say it for people, a line each."""
-    answer = held.answer
-    what = title(held.figure) if held.cell == "" else f"{title(held.figure)} of {held.cell}"
-    words = [_words(held, at) for at in range(len(held.versions))]
+    answer = bisected.answer
+    figure = (
+        title(bisected.figure)
+        if bisected.cell == ""
+        else f"{title(bisected.figure)} of {bisected.cell}"
+    )
+    names = [_version_name(bisected, at) for at in range(len(bisected.versions))]
     lines = []
     if answer.ended == NO_CHANGE:
         lines.append(
-            f"no change of {held.smallest_percent:g} % or more from {words[0]} to {words[-1]}:"
+            f"no change of {bisected.smallest_percent:g} % or more from {names[0]} to {names[-1]}:"
             f" probability {answer.no_change:.1%}"
         )
-    elif answer.first is None or answer.last is None:
+    elif answer.earliest is None or answer.final is None:
         lines.append("nothing is known yet")
     else:
         verb = "changed with" if answer.ended == FOUND else "probably changed with"
-        named = words[answer.last]
-        if answer.first < answer.last:
-            count = answer.last - answer.first + 1
-            named = f"one of {count} versions, {words[answer.first]} to {named}"
-        lines.append(f"{what} {verb} {named}: probability {answer.probability:.1%}")
-        lines.append(f"before it: {words[answer.first - 1]}")
+        name = names[answer.final]
+        if answer.earliest < answer.final:
+            count = answer.final - answer.earliest + 1
+            name = f"one of {count} versions, {names[answer.earliest]} to {name}"
+        lines.append(f"{figure} {verb} {name}: probability {answer.probability:.1%}")
+        lines.append(f"before it: {names[answer.earliest - 1]}")
     if answer.change_percent is not None:
         lines.append(f"change there: {_percent(answer.change_percent, answer.interval_percent)}")
     if answer.ends_percent is not None:
         ends = _percent(answer.ends_percent, answer.ends_interval_percent)
-        lines.append(f"from {held.versions[0].label} to {held.versions[-1].label}: {ends}")
+        lines.append(f"from {bisected.versions[0].label} to {bisected.versions[-1].label}: {ends}")
     if _differs(answer):
         lines.append("the ends differ by another amount: a further version may change it, too")
     if answer.also_differs:
         lines.append(f"installed: {'; '.join(answer.also_differs)}")
-    skipped = [f"{one.label} ({one.skipped})" for one in held.versions if one.skipped]
+    skipped = [f"{item.label} ({item.skipped})" for item in bisected.versions if item.skipped]
     if skipped:
         lines.append(f"skipped: {'; '.join(skipped)}")
-    lines.append(
-        f"{counted(answer.runs, 'run')} of {answer.versions_run} of {len(held.versions)} versions"
-    )
+    ran = f"{answer.versions_run} of {len(bisected.versions)} versions"
+    lines.append(f"{counted(answer.runs, 'run')} of {ran}")
     if answer.ended not in (FOUND, NO_CHANGE):
         lines.append(f"not over: {answer.ended or 'the same command goes on'}")
     return [printable(line) for line in lines]
 
 
-def to_text(held: Bisected, form: str) -> str:
+def to_text(bisected: Bisected, form: str) -> str:
     """Write the answer as table, markdown or json."""
     if form == "json":
-        return json.dumps(held.to_json(), indent=1) + "\n"
-    first, *others = lines_of(held)
+        return json.dumps(bisected.to_json(), indent=1) + "\n"
+    first_line, *other_lines = lines_of(bisected)
     if form == "markdown":
-        return f"**{MarkdownText(first)}**\n\n{bulleted(map(MarkdownText, others))}\n"
-    return "".join(f"{line}\n" for line in (first, *(f"  {line}" for line in others)))
+        return f"**{MarkdownText(first_line)}**\n\n{bulleted(map(MarkdownText, other_lines))}\n"
+    return "".join(f"{line}\n" for line in (first_line, *(f"  {line}" for line in other_lines)))
 
 
-def _words(held: Bisected, at: int) -> str:
-    one = held.versions[at]
-    return Version(one.kind, one.value, one.label, one.subject).words
+def _version_name(bisected: Bisected, at: int) -> str:
+    item = bisected.versions[at]
+    return Version(item.kind, item.value, item.label, item.subject).title
 
 
 def _percent(value: float, interval: Sequence[float]) -> str:

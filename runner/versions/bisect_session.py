@@ -77,15 +77,15 @@ class BisectSession:
     stopped: str = ""  # why it cannot go on
 
     @property
-    def last(self) -> int:
+    def last_number(self) -> int:
         """The place of the last version."""
         return len(self.versions) - 1
 
-    def made(self, place: int) -> VersionCell:
+    def version_cell(self, number: int) -> VersionCell:
         """Return the cell with a version."""
-        one = with_version(self.matrix.cells[0], self.versions[place], self.matrix.pins)
-        refuse_open([one])
-        return one
+        item = with_version(self.matrix.cells[0], self.versions[number], self.matrix.pins)
+        refuse_open([item])
+        return item
 
     @cached_property
     def name(self) -> str:
@@ -93,13 +93,13 @@ class BisectSession:
         ends = [self.versions[at].suffix for at in (0, -1)]
         name = "-".join([self.matrix.name, "bisect", *ends])
         if len(name) > LONGEST_NAME:
-            name = "-".join([self.matrix.name[:18], "bisect", *(one[-18:] for one in ends)])
+            name = "-".join([self.matrix.name[:18], "bisect", *(item[-18:] for item in ends)])
         return name[:LONGEST_NAME]
 
-    def held(self) -> Matrix:
+    def held_matrix(self) -> Matrix:
         """Return the matrix as bench runs it: with the versions that are built, or ran."""
-        ran = {place for pair in self.pairs for place in (pair.a, pair.b)}
-        cells = tuple(self.made(place).cell for place in sorted(self.built | ran))
+        ran = {number for pair in self.pairs for number in (pair.a, pair.b)}
+        cells = tuple(self.version_cell(number).cell for number in sorted(self.built | ran))
         return replace(
             self.matrix,
             name=self.name,
@@ -115,8 +115,8 @@ class BisectSession:
     @cached_property
     def campaign(self) -> Campaign:
         """The campaign's folder."""
-        asked = replace(self.matrix, name=self.name)
-        return Campaign(self.runs / campaign_name(asked, self.cluster))
+        named_matrix = replace(self.matrix, name=self.name)
+        return Campaign(self.runs / campaign_name(named_matrix, self.cluster))
 
     @cached_property
     def figures(self) -> RunFigures:
@@ -133,106 +133,108 @@ class BisectSession:
         there = load_bisected(self.campaign.path) if self.campaign.path.is_dir() else None
         if there is None:
             return
-        values = [one.value for one in there.versions]
-        if values != [one.value for one in self.versions] or there.figure != self.options.figure:
+        values = [item.value for item in there.versions]
+        if values != [item.value for item in self.versions] or there.figure != self.options.figure:
             raise UserError(
                 f"campaign {self.campaign.name} bisects {there.figure} over {len(values)} versions,"
                 f" and not {self.options.figure} over these {len(self.versions)}; give the matrix"
                 " another `name:`, or ask for the same"
             )
         self.pairs = list(there.pairs)
-        self.skipped = {at: one.skipped for at, one in enumerate(there.versions) if one.skipped}
+        self.skipped = {at: item.skipped for at, item in enumerate(there.versions) if item.skipped}
 
     def save(self) -> Bisected:
         """Write how far it is, where the campaign has begun."""
-        held = self.held_so_far()
+        bisected = self.bisected()
         if self.campaign.path.is_dir():
-            save_bisected(self.campaign.path, held)
-        return held
+            save_bisected(self.campaign.path, bisected)
+        return bisected
 
-    def held_so_far(self) -> Bisected:
+    def bisected(self) -> Bisected:
         """Return how far it is."""
         return Bisected(
-            cell=self.made(0).shared_name,
+            cell=self.version_cell(0).shared_name,
             figure=self.options.figure,
             smallest_percent=self.options.smallest_percent,
             confidence=self.options.confidence,
             versions=tuple(
-                BisectVersion(one.kind, one.value, one.label, one.subject, self.skipped.get(at, ""))
-                for at, one in enumerate(self.versions)
+                BisectVersion(
+                    item.kind, item.value, item.label, item.subject, self.skipped.get(at, "")
+                )
+                for at, item in enumerate(self.versions)
             ),
             pairs=tuple(self.pairs),
             answer=self.answer(),
         )
 
-    def value(self, place: int, repeat: int) -> float | None:
+    def value(self, number: int, repeat: int) -> float | None:
         """Return the figure of a run; None of one that has none, or not yet."""
-        return self.figures.value(self.made(place).cell.id, repeat)
+        return self.figures.value(self.version_cell(number).cell.id, repeat)
 
     def readings(self) -> list[PairReading]:
         """Return the pairs of which both runs have the figure."""
-        found = []
+        readings = []
         for pair in self.pairs:
             a, b = self.value(pair.a, pair.repeat_a), self.value(pair.b, pair.repeat_b)
             if a is not None and b is not None:
-                found.append(PairReading(pair.a, pair.b, math.log(b / a)))
-        return found
+                readings.append(PairReading(pair.a, pair.b, math.log(b / a)))
+        return readings
 
-    def known(self) -> Posterior:
+    def posterior(self) -> Posterior:
         """Return what is known of the versions that can run."""
-        usable = usable_of(self.last, self.skipped)
-        readings = [one for one in self.readings() if {one.a, one.b} <= set(usable)]
-        return Posterior(self.last, readings, usable, self.rules)
+        usable = usable_of(self.last_number, self.skipped)
+        readings = [item for item in self.readings() if {item.a, item.b} <= set(usable)]
+        return Posterior(self.last_number, readings, usable, self.rules)
 
     def answer(self, stopped: str = "") -> BisectAnswer:
         """Return what is known so far."""
-        return answer_of(self.known(), self.next(), stopped or self.stopped, self)
+        return answer_of(self.posterior(), self.next(), stopped or self.stopped, self)
 
     def next(self) -> BisectStep | BisectEnd:
         """Return the next pair, or how it ended."""
         seconds = self.figures.wall_s()
         pair_s = 2 * median(seconds) if seconds else NEW_PAIR_S
         build_s = median(self.build_times) if self.build_times else BUILD_S
-        return next_step(self.known(), Costs(pair_s, build_s, frozenset(self.built)))
+        return next_step(self.posterior(), Costs(pair_s, build_s, frozenset(self.built)))
 
     def skip_failing(self) -> None:
         """Skip versions whose runs failed too often; at an end of all there is nothing to find."""
         failures: dict[int, list[str]] = {}
         for pair in self.pairs:
-            for place, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b)):
-                why = self.figures.failure(self.made(place).cell.id, repeat)
+            for number, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b)):
+                why = self.figures.failure(self.version_cell(number).cell.id, repeat)
                 if why:
-                    failures.setdefault(place, []).append(why)
-        for place, reasons in failures.items():
-            if len(reasons) >= MOST_FAILURES and place not in self.skipped:
-                self.skip(place, f"its runs fail: {reasons[-1]}")
+                    failures.setdefault(number, []).append(why)
+        for number, reasons in failures.items():
+            if len(reasons) >= MOST_FAILURES and number not in self.skipped:
+                self.skip(number, f"its runs fail: {reasons[-1]}")
 
-    def skip(self, place: int, why: str) -> None:
+    def skip(self, number: int, why: str) -> None:
         """Leave a version out; one of the ends cannot be."""
-        if place in (0, self.last):
-            self.stopped = f"{self.versions[place].words}: {why}"
+        if number in (0, self.last_number):
+            self.stopped = f"{self.versions[number].title}: {why}"
         else:
-            self.skipped[place] = why
+            self.skipped[number] = why
 
     def build(self, places: set[int]) -> None:
         """Build versions, and skip those that cannot be built."""
-        cells = {place: self.made(place) for place in sorted(places)}
-        sets = {one.cell.pin: one.pin_set for one in cells.values() if one.pin_set is not None}
+        cells = {number: self.version_cell(number) for number in sorted(places)}
+        sets = {item.cell.pin: item.pin_set for item in cells.values() if item.pin_set is not None}
         began = time.monotonic()
-        failed = self.builder.build(used_by([one.cell for one in cells.values()], sets))
+        failed = self.builder.build(used_by([item.cell for item in cells.values()], sets))
         self.build_times.append((time.monotonic() - began) / len(places))
-        for place, one in cells.items():
-            why = failed.get((one.cell.system, one.cell.pin))
+        for number, item in cells.items():
+            why = failed.get((item.cell.system, item.cell.pin))
             if why is None:
-                self.built.add(place)
+                self.built.add(number)
             else:
-                self.skip(place, f"it cannot be built: {why}")
+                self.skip(number, f"it cannot be built: {why}")
 
     def run(self, view: View, limit_s: float | None = None) -> tuple[Tally | None, Bisected]:
         """Build and run until it is known, or stopped. Raises UserError."""
         self.resume()
         ends_at = None if limit_s is None else time.monotonic() + limit_s
-        places = {0, self.last, *(at for pair in self.pairs for at in (pair.a, pair.b))}
+        places = {0, self.last_number, *(at for pair in self.pairs for at in (pair.a, pair.b))}
         places -= self.skipped.keys()
         tally = None
         while True:
@@ -241,20 +243,20 @@ class BisectSession:
                 self.build(missing)
             if self.stopped or self.over():
                 break
-            left = None if ends_at is None else ends_at - time.monotonic()
-            if left is not None and left <= 0:
+            remaining_s = None if ends_at is None else ends_at - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
                 self.stopped = "its time is over; the same command goes on"
                 break
-            places = self._wanted()
+            places = self._next_numbers()
             if places - self.built:
                 continue
             tally = bench(
-                self.held(),
-                self.cluster.knowing([cell.pin for cell in self.held().cells]),
+                self.held_matrix(),
+                self.cluster.knowing([cell.pin for cell in self.held_matrix().cells]),
                 self.runs,
                 engine=engine_of(self.cluster, self.runs),
                 retry=RETRIES,
-                limit_s=left,
+                limit_s=remaining_s,
                 view=view,
                 source=BisectSource(self, self.matrix.time_limit_s),
             )
@@ -265,7 +267,7 @@ class BisectSession:
         return tally, self.save()
 
     def over(self) -> bool:
-        """Whether it has ended, or may run no more."""
+        """Whether it has ended, or may not run longer."""
         if len(self.pairs) * 2 >= self.options.most and not self.unfinished():
             self.stopped = f"{self.options.most} runs were made, the most that --most allows"
         return bool(self.stopped) or (isinstance(self.next(), BisectEnd) and not self.unfinished())
@@ -276,12 +278,12 @@ class BisectSession:
             pair
             for pair in self.pairs
             if not all(
-                self.figures.over(self.made(place).cell.id, repeat)
-                for place, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b))
+                self.figures.over(self.version_cell(number).cell.id, repeat)
+                for number, repeat in ((pair.a, pair.repeat_a), (pair.b, pair.repeat_b))
             )
         ]
 
-    def _wanted(self) -> set[int]:
+    def _next_numbers(self) -> set[int]:
         """Return the versions that the next runs need."""
         step = self.next()
         wanted = {at for pair in self.unfinished() for at in (pair.a, pair.b)}
@@ -320,8 +322,8 @@ class BisectSource:
     def _runs(self, pair: BisectPair, cells: Sequence[Cell]) -> list[Repeat]:
         by_digest = {cell.digest: cell for cell in cells}
         return [
-            (by_digest[self.session.made(place).cell.digest], repeat)
-            for place, repeat in self.session.repeats_of(pair)
+            (by_digest[self.session.version_cell(number).cell.digest], repeat)
+            for number, repeat in self.session.repeats_of(pair)
         ]
 
     def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
@@ -334,11 +336,11 @@ class BisectSource:
         """Return a line on the next pair."""
         if not todo:
             return ""
-        pair, known = self.session.pairs[-1], self.session.known()
-        step = next_step(known, Costs())
+        pair, posterior = self.session.pairs[-1], self.session.posterior()
+        step = next_step(posterior, Costs())
         why = WHY[step.why] if isinstance(step, BisectStep) else ""
         a, b = (self.session.versions[at].label for at in (pair.a, pair.b))
-        return f"next: {a} against {b} ({why}); {so_far(known, self.session.versions)}"
+        return f"next: {a} against {b} ({why}); {so_far(posterior, self.session.versions)}"
 
     def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
         """Hold nodes for some pairs; the nodes are ready for all versions that are built."""
@@ -349,8 +351,8 @@ class BisectSource:
         return nullcontext()
 
 
-def so_far(known: Posterior, versions: Sequence[Version]) -> str:
+def so_far(posterior: Posterior, versions: Sequence[Version]) -> str:
     """Say what is known in a few words."""
-    best = max(known.groups, key=lambda one: one.probability)
-    named = f"{versions[best.last].label} {best.probability:.0%}"
-    return f"no change {known.no_change:.0%}, {named} so far"
+    best = max(posterior.groups, key=lambda item: item.probability)
+    label = f"{versions[best.final].label} {best.probability:.0%}"
+    return f"no change {posterior.no_change:.0%}, {label} so far"

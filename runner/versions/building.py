@@ -29,7 +29,7 @@ class BuildInterruptedError(Exception):
 
 @dataclass
 class Builder:
-    """Builds pin sets on the nodes of an inventory; its playbooks' output lies in `runs`.
+    """Builds pin sets on the nodes of an inventory; its playbooks' output goes to `runs`.
 
     `here` is the folder of the matrix, whose git repository `repository: .` means.
     """
@@ -46,15 +46,15 @@ class Builder:
         """
         failed: dict[tuple[str, str], str] = {}
         for system, sets in systems.items():
-            ready = {name: self._ready(name, one) for name, one in sets.items()}
+            ready = {name: self._ready(name, pin_set) for name, pin_set in sets.items()}
             if not ready:
                 continue
             why = self._played(system, ready)
             if why and len(ready) == 1:
                 failed[system, next(iter(ready))] = why
             elif why:  # one of them: the others are built by themselves
-                for name, one in ready.items():
-                    if why := self._played(system, {name: one}):
+                for name, pin_set in ready.items():
+                    if why := self._played(system, {name: pin_set}):
                         failed[system, name] = why
         return failed
 
@@ -94,48 +94,50 @@ class Builder:
 
 
 def _why(ended: PlaybookEnd, log: Path) -> str:
-    """Return on which node a playbook failed, and what was said there."""
-    said = _last_error(log)
+    """Return on which node a playbook failed, and Ansible's reason."""
+    messages = _last_error(log)
     hosts = ", ".join(ended.steps.failed)
-    return f"{hosts}: {said}" if hosts else said
+    return f"{hosts}: {messages}" if hosts else messages
 
 
 def _last_error(log: Path) -> str:
     """Return what Ansible said of the task that failed, on one line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    said = re.findall(r'"msg": "((?:[^"\\]|\\.)*)"', text)
+    messages = re.findall(r'"msg": "((?:[^"\\]|\\.)*)"', text)
     fatal = [line for line in text.splitlines() if "fatal:" in line or "ERROR" in line]
-    words = said[-1] if said else (fatal or text.splitlines() or ["Ansible said nothing"])[-1]
-    return " ".join(words.replace("\\n", " ").split())[-MOST_WORDS:]
+    reason = (
+        messages[-1] if messages else (fatal or text.splitlines() or ["Ansible said nothing"])[-1]
+    )
+    return " ".join(reason.replace("\\n", " ").split())[-MOST_WORDS:]
 
 
 def repository_of(folder: Path) -> Path:
     """Return the top folder of the git repository that a folder is in. Raises UserError."""
     argv = ["git", "-C", str(folder), "rev-parse", "--show-toplevel"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
+        answer = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
     except FileNotFoundError:
         raise UserError("git is not installed here; install it to use commits") from None
-    if done.returncode != 0:
+    if answer.returncode != 0:
         raise UserError(
-            f"{folder} is in no git repository ({done.stderr.strip()[:200]}), which `repository: .`"
-            " of a pin set means; name the repository's address"
+            f"{folder} is in no git repository ({answer.stderr.strip()[:200]}), which `repository:"
+            " .` of a pin set means; name the repository's address"
         )
-    return Path(done.stdout.rstrip("\n"))
+    return Path(answer.stdout.rstrip("\n"))
 
 
 def git_environment() -> dict[str, str]:
     """Return an environment in which git asks nobody for a password, and is not told a place."""
-    own = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    return {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    return {**environment, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def used_by(cells: Sequence[Cell], sets: PinSets) -> dict[str, dict[str, Any]]:
     """Return the pin sets that cells name, by system: those given, and systems' own."""
-    found: dict[str, dict[str, Any]] = {}
+    by_system: dict[str, dict[str, Any]] = {}
     for cell in cells:
-        own = {} if cell.system == "command" else pins(cell.system)
-        pin_set = sets.get(cell.pin) or own.get(cell.pin)
+        system_sets = {} if cell.system == "command" else pins(cell.system)
+        pin_set = sets.get(cell.pin) or system_sets.get(cell.pin)
         if pin_set is not None:
-            found.setdefault(cell.system, {})[cell.pin] = pin_set
-    return found
+            by_system.setdefault(cell.system, {})[cell.pin] = pin_set
+    return by_system

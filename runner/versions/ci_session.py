@@ -100,8 +100,8 @@ class TakingTurns:
 
     def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
         """Hold nodes for what is left."""
-        asked = [cell for cell, _ in todo]
-        return Wanted(asked, self.time_limit_s), asked
+        remaining = [cell for cell, _ in todo]
+        return Wanted(remaining, self.time_limit_s), remaining
 
     def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
         """Look at no run."""
@@ -121,44 +121,48 @@ class CiSession:
     @property
     def versions(self) -> list[Version]:
         """The versions that run, the base first."""
-        return [one for one in (self.options.base, self.options.head) if one is not None]
+        return [item for item in (self.options.base, self.options.head) if item is not None]
 
     @cached_property
-    def made(self) -> dict[str, list[VersionCell]]:
+    def cells_by_version(self) -> dict[str, list[VersionCell]]:
         """The cells of each version, by its label. Raises UserError."""
-        found = {
+        cells_by_label = {
             version.label: [
-                with_version(one, version, self.matrix.pins) for one in self.matrix.cells
+                with_version(item, version, self.matrix.pins) for item in self.matrix.cells
             ]
             for version in self.versions
         }
-        for cells in found.values():
+        for cells in cells_by_label.values():
             refuse_open(cells)
-        shared = [one.shared_name for one in next(iter(found.values()))]
+        shared = [item.shared_name for item in next(iter(cells_by_label.values()))]
         if len(set(shared)) < len(shared):
             raise UserError(
                 f"the matrix {self.matrix.name} has cells that differ in `pin` alone; that is what"
                 " ci compares, so name one pin set under `defaults`"
             )
-        ours, *others = found.values()
-        if others and any(
-            a.cell.digest == b.cell.digest for a, b in zip(ours, *others, strict=True)
+        ours, *second_cells = cells_by_label.values()
+        if second_cells and any(
+            a.cell.digest == b.cell.digest for a, b in zip(ours, *second_cells, strict=True)
         ):
             raise UserError(
-                f"{' and '.join(found)} are the same version, and would be the same run; name two"
+                f"{' and '.join(cells_by_label)} are the same version: name two that differ"
             )
-        return found
+        return cells_by_label
 
     @cached_property
-    def held(self) -> Matrix:
+    def held_matrix(self) -> Matrix:
         """The matrix as bench runs it."""
-        cells = tuple(one.cell for each in self.made.values() for one in each)
+        cells = tuple(
+            item.cell
+            for cells_of_version in self.cells_by_version.values()
+            for item in cells_of_version
+        )
         pairs = self.options.pairs or (self.matrix.repeats if self.matrix.repeats > 1 else PAIRS)
-        names = [self.matrix.name, "ci", *(one.suffix for one in self.versions)]
+        names = [self.matrix.name, "ci", *(item.suffix for item in self.versions)]
         name = "-".join(names)
         if len(name) > LONGEST_NAME:
             name = "-".join(
-                [self.matrix.name[:20], "ci", *(one.suffix[-18:] for one in self.versions)]
+                [self.matrix.name[:20], "ci", *(item.suffix[-18:] for item in self.versions)]
             )
         return replace(
             self.matrix,
@@ -171,33 +175,36 @@ class CiSession:
         )
 
     @cached_property
-    def known(self) -> Cluster:
+    def cluster_with_pins(self) -> Cluster:
         """The cluster, with the pin sets of both versions."""
-        return self.cluster.knowing([cell.pin for cell in self.held.cells])
+        return self.cluster.knowing([cell.pin for cell in self.held_matrix.cells])
 
     @cached_property
     def campaign(self) -> Campaign:
         """The campaign's folder."""
-        return Campaign(self.runs / campaign_name(self.held, self.known))
+        return Campaign(self.runs / campaign_name(self.held_matrix, self.cluster_with_pins))
 
     def run(self, view: View, limit_s: float | None = None) -> CiResult:
         """Build what is not there yet, run what has not run, and compare. Raises UserError."""
-        each = [one for cells in self.made.values() for one in cells]
-        sets = {one.cell.pin: one.pin_set for one in each if one.pin_set is not None}
-        built = self.builder.build(used_by([one.cell for one in each], sets))
+        cells_of_version = [item for cells in self.cells_by_version.values() for item in cells]
+        sets = {
+            item.cell.pin: item.pin_set for item in cells_of_version if item.pin_set is not None
+        }
+        built = self.builder.build(used_by([item.cell for item in cells_of_version], sets))
         if built:
             return CiResult(
                 None,
                 [f"pin set {pin} could not be built: {why}" for (_, pin), why in built.items()],
             )
         pairs = [
-            tuple(one.cell.digest for one in turn) for turn in zip(*self.made.values(), strict=True)
+            tuple(item.cell.digest for item in turn)
+            for turn in zip(*self.cells_by_version.values(), strict=True)
         ]
         tally = bench(
-            self.held,
-            self.known,
+            self.held_matrix,
+            self.cluster_with_pins,
             self.runs,
-            engine=engine_of(self.known, self.runs),
+            engine=engine_of(self.cluster_with_pins, self.runs),
             retry=self.options.retry,
             limit_s=limit_s,
             view=view,
@@ -210,13 +217,13 @@ class CiSession:
     def result(self, tally: Tally | None = None) -> CiResult:
         """Compare what ran."""
         table = values(read_campaign(self.campaign, Path.cwd()))
-        sides = {label: self._side(label, table) for label in self.made}
+        sides = {label: self._side(label, table) for label in self.cells_by_version}
         head = sides[self.options.head.label]
         base = self.options.stored or sides[self.versions[0].label]
         failed = [
-            f"{row['cell']} of {one.name}: {row['status']}: {row.get('reason') or 'unknown'}"
-            for one in sides.values()
-            for row in one.rows
+            f"{row['cell']} of {item.name}: {row['status']}: {row.get('reason') or 'unknown'}"
+            for item in sides.values()
+            for row in item.rows
             if row["status"] != "ok"
         ]
         if failed:
@@ -257,16 +264,22 @@ class CiSession:
 
     def _side(self, label: str, table: Mapping[str, Any]) -> Side:
         """Return the rows of a version as a campaign's of its own, named as in the matrix."""
-        shared = {one.cell.digest: one.shared_name for one in self.made[label]}
-        by_name = {one.cell.name: shared[one.cell.digest] for one in self.made[label]}
+        shared = {item.cell.digest: item.shared_name for item in self.cells_by_version[label]}
+        by_name = {
+            item.cell.name: shared[item.cell.digest] for item in self.cells_by_version[label]
+        }
         rows = [
             {**row, "cell": by_name[row["cell"]]} for row in table["rows"] if row["cell"] in by_name
         ]
         facts: dict[str, str] = {}
-        for one in self.made[label]:
-            facts |= installed_facts(self.campaign.inspections(), one.cell.system, one.cell.pin)
-        version = next(each for each in self.versions if each.label == label)
-        return Side(version.words, rows, facts)
+        for item in self.cells_by_version[label]:
+            facts |= installed_facts(self.campaign.inspections(), item.cell.system, item.cell.pin)
+        version = next(
+            cells_of_version
+            for cells_of_version in self.versions
+            if cells_of_version.label == label
+        )
+        return Side(version.title, rows, facts)
 
     def stored(self) -> dict[str, Any]:
         """Return the head's rows as a table that a later `ci --baseline` takes."""

@@ -4,7 +4,7 @@ import json
 from xml.etree import ElementTree
 
 from node.printable import printable
-from runner.base.escapes import MarkdownText
+from runner.base.escapes import MarkdownText, json_text
 from runner.compare import rendering
 from runner.tables.markdown import bulleted
 from runner.versions.ci_session import CiResult
@@ -23,9 +23,14 @@ def to_text(result: CiResult, title: str, form: str, width: int) -> str:
     """Write the answer as table, markdown or json."""
     comparison, verdict = result.comparison, result.verdict
     if form == "json":
-        held = json.loads(rendering.to_json(comparison)) if comparison else {"schema": 1}
-        held = {**held, "verdict": verdict, "exit_code": CODES[verdict], "failed": [*result.failed]}
-        return json.dumps(held, indent=1) + "\n"
+        document = {
+            "schema": 1,
+            "verdict": verdict,
+            "exit_code": CODES[verdict],
+            "failed": [*result.failed],
+            "comparison": json.loads(rendering.to_json(comparison)) if comparison else None,
+        }
+        return json_text(document) + "\n"
     if form == "markdown":
         head = f"**{MarkdownText(f'{title}: {WORDS[verdict]}')}**\n\n"
         if comparison is None:

@@ -17,15 +17,15 @@ def commit_of(repository: Path, revision: str, option: str) -> Version:
     """Return the commit that a revision means. Raises UserError."""
     if revision.startswith("-"):
         raise UserError(f"{option}: {revision!r} is not a revision of git")
-    done = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-    if done is None:
+    answer = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if answer is None:
         raise UserError(
             f"{option}: {repository} has no commit {revision!r}; fetch it first (git fetch), or"
             " write a package as NAME==VERSION, a pin set as pin=NAME"
         )
-    subject = _git(repository, "log", "-1", "--format=%s", done) or ""
-    label = done[:SHORT] if re.fullmatch(r"[0-9a-f]{7,40}", revision) else revision
-    return Version("commit", done, label, subject)
+    subject = _git(repository, "log", "-1", "--format=%s", answer) or ""
+    label = answer[:SHORT] if re.fullmatch(r"[0-9a-f]{7,40}", revision) else revision
+    return Version("commit", answer, label, subject)
 
 
 def between(repository: Path, good: Version, bad: Version) -> list[Version]:
@@ -37,10 +37,10 @@ def between(repository: Path, good: Version, bad: Version) -> list[Version]:
     if base != good.value:
         raise UserError(
             f"{good.label} is not an ancestor of {bad.label}; name the older commit with --good,"
-            f" such as their merge base {(base or '')[:SHORT] or '(there is none)'}"
+            f" such as their merge base {(base or '')[:SHORT] or '(no common commit)'}"
         )
-    words = ("log", "--first-parent", "--ancestry-path", "--reverse", "--format=%H %s")
-    listed = _git(repository, *words, f"{good.value}..{bad.value}") or ""
+    arguments = ("log", "--first-parent", "--ancestry-path", "--reverse", "--format=%H %s")
+    listed = _git(repository, *arguments, f"{good.value}..{bad.value}") or ""
     lines = [line.partition(" ") for line in listed.splitlines()][:MOST_COMMITS]
     inner = [Version("commit", digits, digits[:SHORT], subject) for digits, _, subject in lines]
     if not inner:
@@ -48,8 +48,8 @@ def between(repository: Path, good: Version, bad: Version) -> list[Version]:
     return [good, *inner[:-1], bad]
 
 
-def _git(repository: Path, *words: str) -> str | None:
+def _git(repository: Path, *arguments: str) -> str | None:
     """Return what git says; None where it refuses."""
-    argv = ["git", "-C", str(repository), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
-    return done.stdout.rstrip("\n") if done.returncode == 0 else None
+    argv = ["git", "-C", str(repository), *arguments]
+    answer = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
+    return answer.stdout.rstrip("\n") if answer.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""Which versions of a package lie between two: as the package index says, asked by pip."""
+"""Ask pip for the versions of a package between two, in the order of the index."""
 
 import re
 import subprocess
@@ -17,39 +17,47 @@ def between(good: str, bad: str) -> list[Version]:
     pip is this machine's own, with its configuration: an index that the nodes use must be its, too.
     Raises UserError where one of the two is not among them.
     """
-    (name, first), (other, last) = package_of(good, "--good"), package_of(bad, "--bad")
-    if canonical(name) != canonical(other):
-        raise UserError(f"--good is of {name}, --bad of {other}; name two versions of one package")
-    if first == last:
+    (name, good_version), (bad_name, bad_version) = (
+        package_of(good, "--good"),
+        package_of(bad, "--bad"),
+    )
+    if canonical(name) != canonical(bad_name):
+        raise UserError(
+            f"--good is of {name}, --bad of {bad_name}; name two versions of one package"
+        )
+    if good_version == bad_version:
         raise UserError(f"{good} is named twice; name two versions")
     listed = _listed(name)
-    places = [listed.index(version) if version in listed else -1 for version in (first, last)]
+    places = [
+        listed.index(version) if version in listed else -1
+        for version in (good_version, bad_version)
+    ]
     if -1 in places:
-        lacking = (first, last)[places.index(-1)]
+        lacking = (good_version, bad_version)[places.index(-1)]
         raise UserError(
             f"the package index has no {name}=={lacking}; it has {', '.join(listed[-12:])}; or list"
             " the versions yourself: --versions 2.11.0,2.12.0,2.13.0"
         )
     low, high = sorted(places)
-    kept = listed[low : high + 1]
-    return named(name, kept if places[0] < places[1] else kept[::-1])
+    between_them = listed[low : high + 1]
+    return versions_of(name, between_them if places[0] < places[1] else between_them[::-1])
 
 
-def named(name: str, versions: list[str]) -> list[Version]:
+def versions_of(name: str, versions: list[str]) -> list[Version]:
     """Return versions of a package, in this order."""
-    words = [f"{name}=={version}" for version in versions]
-    return [Version("package", word, word) for word in words]
+    output = [f"{name}=={version}" for version in versions]
+    return [Version("package", word, word) for word in output]
 
 
 def _listed(name: str) -> list[str]:
     """Return all versions that the index has, oldest first."""
     argv = [sys.executable, "-m", "pip", "index", "versions", name, "--disable-pip-version-check"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_S)
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"pip index versions {name}: {error}; list them by --versions") from None
-    found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
-    if found is None:
-        words = " ".join(done.stderr.split())[-300:]
-        raise UserError(f"pip lists no versions of {name}: {words}; list them by --versions")
-    return [one.strip() for one in found[1].split(",")][::-1]
+    line = re.search(r"^Available versions: (.+)$", answer.stdout, re.MULTILINE)
+    if line is None:
+        output = " ".join(answer.stderr.split())[-300:]
+        raise UserError(f"pip lists no versions of {name}: {output}; list them by --versions")
+    return [version.strip() for version in line[1].split(",")][::-1]

@@ -25,7 +25,7 @@ class RunFigures:
 
     def value(self, cell_id: str, repeat: int) -> float | None:
         """Return the figure of a repeat that ended ok; None of another."""
-        attempt, outcome = self._last(cell_id, repeat)
+        attempt, outcome = self._last_attempt(cell_id, repeat)
         if attempt is None or outcome is None or outcome.status != "ok":
             return None
         if attempt.path not in self._read:
@@ -34,12 +34,12 @@ class RunFigures:
 
     def over(self, cell_id: str, repeat: int) -> bool:
         """Whether a repeat is over, well or not."""
-        outcome = self._last(cell_id, repeat)[1]
+        outcome = self._last_attempt(cell_id, repeat)[1]
         return outcome is not None and is_finished(outcome)
 
     def failure(self, cell_id: str, repeat: int) -> str:
         """Return why a repeat that is over has no figure; empty where it has one."""
-        outcome = self._last(cell_id, repeat)[1]
+        outcome = self._last_attempt(cell_id, repeat)[1]
         if outcome is None or not is_finished(outcome) or self.value(cell_id, repeat) is not None:
             return ""
         return outcome.reason if outcome.status != "ok" else NO_FIGURE.format(self.figure)
@@ -47,9 +47,9 @@ class RunFigures:
     def wall_s(self) -> list[float]:
         """Return how long the runs took whose figures were read."""
         ended = (Attempt(path, "", 1, 1).outcome for path in list(self._read)[-20:])
-        return [one.wall_s for one in ended if one is not None and one.wall_s]
+        return [outcome.wall_s for outcome in ended if outcome is not None and outcome.wall_s]
 
-    def _last(self, cell_id: str, repeat: int) -> tuple[Attempt | None, Outcome | None]:
+    def _last_attempt(self, cell_id: str, repeat: int) -> tuple[Attempt | None, Outcome | None]:
         attempts = self.campaign.attempts(cell_id, repeat)
         return (attempts[-1], attempts[-1].outcome) if attempts else (None, None)
 
@@ -58,6 +58,6 @@ class RunFigures:
             statistics = rows([record_of(attempt, self.campaign)])[0].statistics
         except UserError:
             return None
-        found: Summary | float | None = getattr(statistics, self.figure)
-        value = found.value if isinstance(found, Summary) else found
+        quantity: Summary | float | None = getattr(statistics, self.figure)
+        value = quantity.value if isinstance(quantity, Summary) else quantity
         return value if value is not None and value > 0 else None

@@ -45,13 +45,17 @@ class Version:
         return f"{word[:LONGEST_SUFFIX]}-{hashlib.sha256(self.value.encode()).hexdigest()[:8]}"
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """What a person reads: the label, a commit's digits and first line."""
         digits = self.value[:SHORT]
-        named = [] if self.kind != "commit" or self.label in digits else [digits]
+        commit_digits = [] if self.kind != "commit" or self.label in digits else [digits]
         subject = [f'"{self.subject[:60]}"'] if self.subject else []
         return " ".join(
-            [self.label if self.kind != "commit" or named else digits, *named, *subject]
+            [
+                self.label if self.kind != "commit" or commit_digits else digits,
+                *commit_digits,
+                *subject,
+            ]
         )
 
 
@@ -93,15 +97,17 @@ def with_version(
 ) -> VersionCell:
     """Return a cell with a version; `sets` are the pin sets of its matrix. Raises UserError."""
     name, pin_set = _pin_set(cell, version, sets)
-    rest = {key: value for key, value in cell.axes.items() if key not in (AXIS, "pin")}
-    shared = cell.name if cell.axes and rest == dict(cell.axes) else _named(rest, cell)
-    axes = {AXIS: version.label, **rest}
-    label = f"{AXIS}={version.label}" + (f",{shared}" if rest else "")
-    made = replace(cell, name=label, pin=name, axes=axes, id="")
-    return VersionCell(made, shared, pin_set)
+    other_axes = {key: value for key, value in cell.axes.items() if key not in (AXIS, "pin")}
+    shared = (
+        cell.name if cell.axes and other_axes == dict(cell.axes) else _axes_name(other_axes, cell)
+    )
+    axes = {AXIS: version.label, **other_axes}
+    label = f"{AXIS}={version.label}" + (f",{shared}" if other_axes else "")
+    cell_with_version = replace(cell, name=label, pin=name, axes=axes, id="")
+    return VersionCell(cell_with_version, shared, pin_set)
 
 
-def _named(axes: Mapping[str, Any], cell: Cell) -> str:
+def _axes_name(axes: Mapping[str, Any], cell: Cell) -> str:
     from runner.matrix.cells import label
 
     return ",".join(f"{key}={label(value)}" for key, value in axes.items()) or cell.system
@@ -111,10 +117,10 @@ def _pin_set(
     cell: Cell, version: Version, sets: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, Mapping[str, Any] | None]:
     """Return the name of the pin set with that version, and what it is."""
-    own = {} if cell.system == "command" else pins(cell.system)
+    system_sets = {} if cell.system == "command" else pins(cell.system)
     if version.kind == "pin":
-        return version.value, sets.get(version.value) or own.get(version.value)
-    base = sets.get(cell.pin) or own.get(cell.pin)
+        return version.value, sets.get(version.value) or system_sets.get(version.value)
+    base = sets.get(cell.pin) or system_sets.get(cell.pin)
     if base is None:
         raise UserError(
             f"cell {cell.name}: its pin set is {cell.pin or 'not named'}, and"
@@ -134,10 +140,10 @@ def _pin_set(
 
 def refuse_open(cells: Iterable[VersionCell]) -> None:
     """Refuse pin sets whose commit nobody has named. Raises UserError."""
-    for one in cells:
-        source = (one.pin_set or {}).get("source") or {}
+    for version_cell in cells:
+        source = (version_cell.pin_set or {}).get("source") or {}
         if isinstance(source, dict) and source and source.get("commit") in (None, NO_COMMIT):
             raise UserError(
-                f"pin set {one.cell.pin}: its source names no commit; write commit: with its 40"
-                " digits, or compare commits in place of packages"
+                f"pin set {version_cell.cell.pin}: its source names no commit; write commit: with"
+                " its 40 digits, or compare commits in place of packages"
             )

@@ -113,7 +113,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("init {folder}/new --hosts localhost --device cpu --root /opt/x", "init", 0),
 ]
 # Schemas of what takes minutes or machines: other tests compare those with what is printed.
-ELSEWHERE = {"accept", "board_check", "doctor"}
+ELSEWHERE = {"accept", "bisect", "board_check", "ci", "doctor"}
 
 
 @pytest.fixture(scope="module")

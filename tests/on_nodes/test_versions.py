@@ -127,11 +127,11 @@ def test_ci_is_killed_goes_on_and_says_worse(trainer: Trainer, tmp_path: Path) -
     assert done.returncode == 1, done
     answer = json.loads(done.stdout)
     assert answer["verdict"] == "worse"
-    (cell,) = answer["cells"]
+    (cell,) = answer["comparison"]["cells"]
     assert cell["measures"]["samples_per_s"]["difference_percent"] == pytest.approx(-50, abs=15)
     assert before <= trainer.ended()
     assert len(trainer.ended()) <= 9  # one that was killed may have been made again
-    facts = {one["key"]: (one["a"], one["b"]) for one in answer["environment"]}
+    facts = {one["key"]: (one["a"], one["b"]) for one in answer["comparison"]["environment"]}
     assert facts["source"] == (good[:12], bad[:12])
     assert facts["trainer"] == (str(SLOW - 1), str(SLOW))
     assert "**perf," in comment.read_text()
@@ -148,7 +148,7 @@ def test_bisect_is_killed_goes_on_and_skips_what_does_not_build(trainer: Trainer
     assert done.returncode == 0, done
     held = json.loads(done.stdout)
     assert held["answer"]["ended"] == "found"
-    assert (held["answer"]["first"], held["answer"]["last"]) == (SLOW, SLOW)
+    assert (held["answer"]["earliest"], held["answer"]["final"]) == (SLOW, SLOW)
     assert held["versions"][SLOW]["subject"] == f"change {SLOW}"
     assert before <= trainer.ended()
     if held["versions"][BROKEN]["skipped"]:

@@ -55,7 +55,7 @@ def test_a_change_of_4_percent_is_found(noise: Noise) -> None:
     for _ in range(20):
         changed = generator.randint(1, LAST)
         end, readings = searched(generator, changed, noise, set())
-        right += end.group is not None and end.group.first == end.group.last == changed
+        right += end.group is not None and end.group.earliest == end.group.final == changed
         assert len(readings) < 100
     assert right >= 19
 
@@ -69,13 +69,13 @@ def test_no_change_is_found() -> None:
 def test_versions_that_cannot_run_are_told_with_their_neighbour() -> None:
     end, _ = searched(random.Random(3), 12, normal, {11, 12})
     assert end.group is not None
-    assert (end.group.first, end.group.last) == (11, 13)
+    assert (end.group.earliest, end.group.final) == (11, 13)
 
 
 def test_exact_figures_need_few_pairs() -> None:
     end, readings = searched(random.Random(4), 23, lambda _: 0.0, set())
     assert end.group is not None
-    assert end.group.last == 23
+    assert end.group.final == 23
     assert len(readings) <= 14
 
 

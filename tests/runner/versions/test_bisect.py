@@ -14,6 +14,7 @@ from runner.terms.bisected import Bisected
 from runner.versions.bisect_answer import FOUND, NO_CHANGE, lines_of, to_text
 from runner.versions.bisect_session import BisectSession
 from runner.versions.package_history import between
+from tests.documented_schemas import fits
 from tests.runner.versions.pretended import FakeBuilder, PretendedVersions, git, repository, view
 
 COMMITS = 13
@@ -67,7 +68,7 @@ def slow_at_7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bisection:
 
 def test_the_commit_is_found_and_told(slow_at_7: Bisection) -> None:
     held = slow_at_7.go()
-    assert (held.answer.ended, held.answer.first, held.answer.last) == (FOUND, 7, 7)
+    assert (held.answer.ended, held.answer.earliest, held.answer.final) == (FOUND, 7, 7)
     assert held.answer.probability >= 0.99
     assert held.answer.ends_percent == pytest.approx(-3.85, abs=1.0)
     built = {pin for builder in slow_at_7.builders for asked in builder.asked for pin in asked}
@@ -76,7 +77,9 @@ def test_the_commit_is_found_and_told(slow_at_7: Bisection) -> None:
     assert '"change 7"' in text.splitlines()[0]
     assert "before it:" in text
     assert '"change 6"' in text
-    assert json.loads(to_text(held, "json"))["answer"]["ended"] == FOUND
+    document = json.loads(to_text(held, "json"))
+    fits(document, "bisect")
+    assert document["answer"]["ended"] == FOUND
     assert to_text(held, "markdown").startswith("**samples/s")
 
 
@@ -91,9 +94,9 @@ def test_commits_that_do_not_build_or_run_are_skipped(slow_at_7: Bisection) -> N
     slow_at_7.broken, slow_at_7.fails = {6, 7}, {5}
     held = slow_at_7.go()
     assert held.answer.ended == FOUND
-    assert held.answer.last == 8
-    assert held.answer.first in (5, 6)
-    if held.answer.first == 5:
+    assert held.answer.final == 8
+    assert held.answer.earliest in (5, 6)
+    if held.answer.earliest == 5:
         assert held.versions[5].skipped.startswith("its runs fail: ")
     assert held.versions[7].skipped.startswith("it cannot be built: n1: error: expected ';'")
     text = to_text(held, "table")
@@ -121,7 +124,7 @@ def test_a_killed_bisection_goes_on_with_what_ran(slow_at_7: Bisection) -> None:
     assert len(there.pairs) == 5  # four whole ones, and one whose second run is missing
     slow_at_7.nodes.before = lambda _: None
     held = slow_at_7.go()
-    assert (held.answer.ended, held.answer.last) == (FOUND, 7)
+    assert (held.answer.ended, held.answer.final) == (FOUND, 7)
     assert len(slow_at_7.nodes.ran) == held.answer.runs
     before = len(slow_at_7.nodes.ran)
     assert slow_at_7.go().answer == held.answer

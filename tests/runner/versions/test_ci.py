@@ -14,6 +14,7 @@ from runner.compare.verdicts import saved
 from runner.versions.ci_session import CiOptions, CiResult, CiSession
 from runner.versions.ci_text import CODES, to_junit, to_text
 from runner.versions.version import Version, pin_set
+from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
 from tests.runner.versions.pretended import (
     FakeBuilder,
@@ -81,6 +82,7 @@ def test_what_is_slower_beyond_chance_is_worse(
     assert result.verdict == verdict
     for form in ("table", "markdown", "json"):
         assert verdict.partition("_")[0] in to_text(result, "perf", form, 100)
+    fits(json.loads(to_text(result, "perf", "json", 100)), "ci")
     assert f'failures="{int(verdict == "worse")}"' in to_junit(result, "perf")
 
 
@@ -98,6 +100,7 @@ def test_a_run_that_fails_is_a_failure_and_no_comparison(ci: Ci) -> None:
     result = ci.go(pairs=2)
     assert (result.verdict, CODES[result.verdict]) == ("failed", 4)
     assert "command of HEAD" in result.failed[0]
+    fits(json.loads(to_text(result, "perf", "json", 100)), "ci")
     assert '<error message="command of HEAD' in to_junit(result, "perf")
 
 
@@ -146,9 +149,9 @@ def test_a_package_is_changed_where_it_is_pinned(ci: Ci) -> None:
         base=Version("package", "beta==2.0", "beta==2.0"),
     )
     with pytest.raises(UserError, match="its source names no commit"):
-        _ = session.made
+        _ = session.cells_by_version
     session.matrix.pins["trainer"]["source"]["commit"] = OLD
-    old, new = (cells[0] for cells in session.made.values())
+    old, new = (cells[0] for cells in session.cells_by_version.values())
     assert (old.cell.pin, new.cell.pin) == ("trainer-beta-2.0", "trainer-beta-3.0")
     assert new.pin_set is not None
     assert new.pin_set["requirements"] == ["alpha==1.0", "beta==3.0"]
@@ -156,7 +159,7 @@ def test_a_package_is_changed_where_it_is_pinned(ci: Ci) -> None:
 
 def test_pin_sets_are_versions_as_they_are(ci: Ci) -> None:
     session = ci.session(head=pin_set("pin=new"), base=pin_set("pin=old"))
-    assert [cells[0].cell.pin for cells in session.made.values()] == ["old", "new"]
+    assert [cells[0].cell.pin for cells in session.cells_by_version.values()] == ["old", "new"]
 
 
 def test_equal_versions_are_called_worse_once_in_a_hundred(
@@ -185,7 +188,7 @@ def test_revisions_are_of_the_repository_that_the_matrix_lies_in(tmp_path: Path)
     git(tmp_path, "tag", "v1", digits[0])
     session = session_of(tmp_path, "--base", "v1")
     assert [one.value for one in session.versions] == [digits[0], digits[2]]
-    assert session.options.head.words == f'HEAD {digits[2][:12]} "change 2"'
+    assert session.options.head.title == f'HEAD {digits[2][:12]} "change 2"'
     assert session.campaign.name == f"perf-ci-{digits[0][:12]}-{digits[2][:12]}-local"
 
 
