@@ -2,10 +2,12 @@
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from runner.__main__ import parser
 from runner.base.errors import UserError
@@ -14,6 +16,7 @@ from runner.compare.verdicts import saved
 from runner.versions.ci_session import CiOptions, CiResult, CiSession
 from runner.versions.ci_text import CODES, to_junit, to_text
 from runner.versions.version import Version, pin_set
+from tests.conftest import ROOT
 from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
 from tests.runner.versions.pretended import (
@@ -210,3 +213,21 @@ def test_bad_input_is_one_sentence(
     with pytest.raises((UserError, SystemExit)) as refused:
         session_of(tmp_path, *words)
     assert told in f"{refused.value} {capsys.readouterr().err}"
+
+
+def test_the_documented_pipelines_run_nothing_of_a_fork() -> None:
+    """Both files were checked with check-jsonschema (vendor.github-workflows, vendor.gitlab-ci)."""
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
+    files = re.findall(r"<!-- file: [^\n]* -->\n```yaml\n(.*?)```", page, re.DOTALL)
+    github, gitlab = map(yaml.safe_load, files)
+    assert set(github[True]) == {"pull_request"}  # YAML 1.1 reads `on` as true
+    assert github["permissions"] == {}
+    job = github["jobs"]["ci"]
+    assert job["if"] == "github.event.pull_request.head.repo.full_name == github.repository"
+    assert job["permissions"] == {"contents": "read"}
+    assert not any("${{" in step.get("run", "") for step in job["steps"])
+    comment = github["jobs"]["comment"]
+    assert comment["needs"] == "ci"
+    assert not any("checkout" in step.get("uses", "") for step in comment["steps"])
+    (rule,) = gitlab["perf"]["rules"]
+    assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID" in rule["if"]
