@@ -50,7 +50,7 @@ def loop(layer: Any, x: Any) -> Any:
 
 def halves(y: Any, width: int) -> Any:
     """The rows that gate, and those that are gated, which lie by turns."""
-    pieces = y.view(len(y), -1, 2, width)
+    pieces = y.view(len(y), y.shape[1] // width // 2, 2, width)  # there may be no row
     return pieces[:, :, 0].flatten(1), pieces[:, :, 1].flatten(1)
 
 
