@@ -121,7 +121,7 @@ def read(paths: Iterable[Path]) -> list[Row]:
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from None
         except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{path} is no CSV in UTF-8: {error}; save it as one") from None
+            raise UserError(f"{path} is not CSV in UTF-8: {error}; save it as one") from None
     return rows
 
 
@@ -301,14 +301,14 @@ def _percent(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= MOST_NOISE:
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage of 0 to {MOST_NOISE:g}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0 to {MOST_NOISE:g}")
     return value
 
 
 def _count(text: str) -> int:
     """Read a number of draws."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_SEEDS):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 to {MOST_SEEDS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_SEEDS}")
     return int(text)
 
 

@@ -85,8 +85,8 @@ def step(spec: Spec) -> Spec:
 def repair(env: Environment, pins: list[str], remove: list[str]) -> None:
     """Bring packages back to the lock: those alone, no dependency with them."""
     if remove:
-        words = [env.python, "-m", "pip", "uninstall", "--yes", "--disable-pip-version-check"]
-        call(env, "repair", [*words, *remove], {})
+        argv = [env.python, "-m", "pip", "uninstall", "--yes", "--disable-pip-version-check"]
+        call(env, "repair", [*argv, *remove], {})
     if pins:
         indexes = [each["index"] for each in env.steps if each.get("index")]
         lines = sources(env.spec, indexes)
@@ -100,8 +100,10 @@ def install(env: Environment, what: Spec) -> None:
     before, pins = env.packages, pins_of([what])
     every = pins_of(env.steps)
     limits = [f"{name}=={version}" for name, version in every.items() if name not in pins]
-    others = [Pin(line, "constraints") for line in env.spec["constraints"]]  # another node's, too
-    limits += [line for line in others if split(line)[0] not in every]
+    constraints = [
+        Pin(line, "constraints") for line in env.spec["constraints"]
+    ]  # another node's, too
+    limits += [line for line in constraints if split(line)[0] not in every]
     options = {key: what.get(key) for key in ("no_deps", "no_build_isolation")}
     # The same version again, built in another way: nothing that it needs changes.
     again = not short_of(pins, before) if pins else False
@@ -114,8 +116,8 @@ def install(env: Environment, what: Spec) -> None:
     without_cuda = for_cpus(env, lines, indexes)
     indexes += without_cuda
     variables = what.get("environment") or {}
-    known = env.record.get("steps", {})
-    env.remember(steps={name: said for name, said in known.items() if name != what["name"]})
+    steps = env.record.get("steps", {})
+    env.remember(steps={name: said for name, said in steps.items() if name != what["name"]})
     if "sha256" in what:
         # pip wants checksums of all or of none: first the one file alone, then what it needs.
         hashed = [f"{line} --hash=sha256:{what['sha256']}" for line in lines]
@@ -147,7 +149,7 @@ def install(env: Environment, what: Spec) -> None:
         raise EnvError(f"pip installed {what['name']}, and {'; '.join(faults)}; correct the pin")
     new = [name for name, entry in env.packages.items() if entry != before.get(name)]
     direct = [name for name in new if env.packages[name]["origin"]]
-    held = known.get(what["name"], {"holds": {}})["holds"]
+    held = steps.get(what["name"], {"holds": {}})["holds"]
     holds = sorted({*held, *direct} & env.packages.keys())
     said = {
         "digest": digest(what),

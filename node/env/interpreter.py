@@ -35,10 +35,10 @@ def clean(variables: dict[str, str]) -> dict[str, str]:
 
 def probe(python: str) -> Spec:
     """What an interpreter says of itself; empty when it does not run."""
-    words = [python, "-I", "-c", PROBE]
+    argv = [python, "-I", "-c", PROBE]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, env=clean({}), timeout=60)
-        return dict(parsing.parse(done.stdout, PROBED)) if done.returncode == 0 else {}
+        process = subprocess.run(argv, capture_output=True, text=True, env=clean({}), timeout=60)
+        return dict(parsing.parse(process.stdout, PROBED)) if process.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
 
@@ -61,28 +61,28 @@ def candidates(spec: Spec) -> list[str]:
     """Interpreters that the node may have: the usual one, the named ones, those in known places."""
     if not spec["python"]:
         return [spec["interpreter"]]
-    found = [spec["interpreter"]]
+    pythons = [spec["interpreter"]]
     for pattern in spec["interpreters"]:
-        found += sorted(glob.glob(os.path.expanduser(pattern)))
+        pythons += sorted(glob.glob(os.path.expanduser(pattern)))
     for name in (f"python{'.'.join(spec['python'].split('.')[:2])}", "python3"):
-        found += [shutil.which(name) or ""]
-        for place in PLACES:
-            found += sorted(glob.glob(os.path.join(os.path.expanduser(place), name)))
-    return [path for path in dict.fromkeys(found) if path]
+        pythons += [shutil.which(name) or ""]
+        for folder in PLACES:
+            pythons += sorted(glob.glob(os.path.join(os.path.expanduser(folder), name)))
+    return [path for path in dict.fromkeys(pythons) if path]
 
 
 def interpreter(spec: Spec) -> tuple[str, str]:
     """A Python of the node that can make the environment; or "", and why it is missing."""
-    tried: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for path in candidates(spec):
-        said = probe(path)
-        if not said:
-            tried[path] = f"{path} does not run"
-        elif not fits(said["version"], spec["python"]):
-            tried.setdefault(said["version"], f"{path} is Python {said['version']}")
+        answer = probe(path)
+        if not answer:
+            problems[path] = f"{path} does not run"
+        elif not fits(answer["version"], spec["python"]):
+            problems.setdefault(answer["version"], f"{path} is Python {answer['version']}")
         else:
-            words = [path, "-I", "-c", "import ensurepip, venv"]
-            if subprocess.run(words, capture_output=True, env=clean({})).returncode == 0:
+            argv = [path, "-I", "-c", "import ensurepip, venv"]
+            if subprocess.run(argv, capture_output=True, env=clean({})).returncode == 0:
                 return path, ""
-            tried[path] = f"{path} makes no environments (install python3-venv)"
-    return "", "; ".join(tried.values())
+            problems[path] = f"{path} makes no environments (install python3-venv)"
+    return "", "; ".join(problems.values())

@@ -81,8 +81,8 @@ def look_at_existing(env: Environment) -> Spec:
 
 def verify(spec: Spec) -> Spec:
     """Refuse an environment that is not what it should be."""
-    said = look(spec)
-    faults = said["faults"] or (["it has no lock"] if said["todo"] else [])
+    answer = look(spec)
+    faults = answer["faults"] or (["it has no lock"] if answer["todo"] else [])
     if faults:
         raise EnvError(f"{spec['path']}: {'; '.join(faults)}; run setup")
-    return said
+    return answer

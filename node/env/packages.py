@@ -27,7 +27,7 @@ ORIGIN = Fields(
 
 def installed(said: Spec) -> Packages:
     """Every package on the path of the interpreter that said so; the first one counts."""
-    found: Packages = {}
+    packages: Packages = {}
     for folder in said.get("path", []):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             # what begins with ~ is what an interrupted pip left
@@ -38,8 +38,8 @@ def installed(said: Spec) -> Packages:
                 continue
             if name.endswith(".egg-info") and not within(folder, (said["prefix"], "/usr")):
                 entry["origin"] = f"file://{folder}"  # an editable install of older tools
-            found.setdefault(canonical(entry["name"]), entry)
-    return found
+            packages.setdefault(canonical(entry["name"]), entry)
+    return packages
 
 
 def within(folder: str, places: tuple[str, ...]) -> bool:
@@ -68,10 +68,10 @@ def metadata(folder: str) -> dict[str, str]:
 
 def origin(folder: str) -> str:
     """The address that a package was installed from; empty for one of an index."""
-    said = parsing.recall(os.path.join(folder, "direct_url.json"), ORIGIN)
-    if not said:
+    recorded = parsing.recall(os.path.join(folder, "direct_url.json"), ORIGIN)
+    if not recorded:
         return ""
-    archive, vcs = said["archive_info"] or ARCHIVE.check({}, ""), said["vcs_info"]
+    archive, vcs = recorded["archive_info"] or ARCHIVE.check({}, ""), recorded["vcs_info"]
     sha256 = (archive["hashes"] or {}).get("sha256") or archive["hash"][len("sha256=") :]
     tail = f"#sha256={sha256}" if sha256 else f"@{vcs['commit_id']}" if vcs else ""
-    return str(said["url"]) + tail
+    return str(recorded["url"]) + tail

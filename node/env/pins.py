@@ -35,12 +35,12 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def pins_of(steps: list[Spec]) -> dict[str, str]:
     """Every pinned package and its version, over the steps."""
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for step in steps:
-        found.update(split(pin) for pin in step.get("requirements", []))
+        pins.update(split(pin) for pin in step.get("requirements", []))
         if "wheel" in step:
-            found[canonical(step["wheel"]["project"])] = step["wheel"]["version"]
-    return found
+            pins[canonical(step["wheel"]["project"])] = step["wheel"]["version"]
+    return pins
 
 
 def short_of(pins: dict[str, str], packages: Packages) -> list[str]:

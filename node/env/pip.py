@@ -48,20 +48,20 @@ def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]
     """Run a program, its output in a log of its own; EnvError says how it ended."""
     os.makedirs(os.path.join(env.home, "logs"), exist_ok=True)
     log = os.path.join(env.home, "logs", re.sub(r"[^A-Za-z0-9._-]", "_", name) + ".log")
-    given = {**env.spec["environment"], **variables}
+    variables_given = {**env.spec["environment"], **variables}
     path = [os.path.join(env.path, "bin"), os.environ.get("PATH", os.defpath)]
-    if given.get("CUDA_HOME"):
-        path.insert(1, os.path.join(given["CUDA_HOME"], "bin"))
+    if variables_given.get("CUDA_HOME"):
+        path.insert(1, os.path.join(variables_given["CUDA_HOME"], "bin"))
     with open(log, "w", encoding="utf-8") as file:
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
-            env=clean({**given, "PATH": os.pathsep.join(path)}),
+            env=clean({**variables_given, "PATH": os.pathsep.join(path)}),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
             cwd=env.home,
         )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise EnvError(failure(name, read_text(log), log))
 
 

@@ -33,24 +33,24 @@ def digest(step: Spec) -> str:
 
 def unmet(step: Spec, packages: Packages, record: Spec) -> list[str]:
     """What a step lacks, in words; empty for one that is there."""
-    known = record.get("steps", {}).get(step["name"])
+    recorded = record.get("steps", {}).get(step["name"])
     faults = short_of(pins_of([step]), packages)
     if faults:
         return faults
-    if known is None and record.get("pending"):
+    if recorded is None and record.get("pending"):
         return [f"{step['name']} was not installed to the end"]
-    if known is None:
+    if recorded is None:
         # An environment of an older TrainBench has pins, and no record.
         return [f"{step['name']} is not there"] if compiled(step) else []
-    if known["digest"] != digest(step):
+    if recorded["digest"] != digest(step):
         return [f"{step['name']} is of another source, patch or build than the pin's"]
-    for name, version in known["holds"].items():
+    for name, version in recorded["holds"].items():
         have = packages.get(name, {}).get("version", "")
         if have != version:
             return [f"{name} is {have or 'not there'}, not {version} as it was installed"]
     torch = packages.get("torch", {}).get("version", "")
-    if compiled(step) and known["torch"] != torch:
-        return [f"{step['name']} was built with torch {known['torch'] or 'absent'}, not {torch}"]
+    if compiled(step) and recorded["torch"] != torch:
+        return [f"{step['name']} was built with torch {recorded['torch'] or 'absent'}, not {torch}"]
     return []
 
 
@@ -83,12 +83,12 @@ def plan(
         wrong |= {step["name"] for step in steps if compiled(step)}
     todo: list[Spec] = []
     if install or remove:
-        words = f"repair {', '.join([*install, *(f'remove {name}' for name in remove)])}"
-        todo.append({"what": "repair", "words": words, "install": install, "remove": remove})
+        summary = f"repair {', '.join([*install, *(f'remove {name}' for name in remove)])}"
+        todo.append({"what": "repair", "words": summary, "install": install, "remove": remove})
     for step in steps:
         if step["name"] in wrong and step["name"] not in spec["later"]:
-            words = ", ".join(step.get("requirements", [])) or step["name"]
-            todo.append({"what": "install", "words": f"install {words}", "name": step["name"]})
+            summary = ", ".join(step.get("requirements", [])) or step["name"]
+            todo.append({"what": "install", "words": f"install {summary}", "name": step["name"]})
     faults = [*(fault for said in lacking.values() for fault in said), *drift.values()]
     if lock and version and lock[0] != header(version):
         faults.append(f"python is {version}, not {lock[0].rpartition(' ')[2]} as in the lock")

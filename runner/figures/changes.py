@@ -136,13 +136,13 @@ def _kept(series: Floats, at: Sequence[int], least: float, threshold: float) -> 
     at = list(at)
     while at:
         weakest, worst = at[0], -1.0
-        found = {}
+        changes = {}
         for place, p in zip(at, _chances(series, at, least, threshold), strict=True):
-            found[place] = p
+            changes[place] = p
             if p > worst:
                 weakest, worst = place, p
         if worst < CHANCE_PERCENT / 100:
-            return found
+            return changes
         at.remove(weakest)
     return {}
 

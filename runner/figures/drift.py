@@ -41,9 +41,9 @@ def drift(times: Sequence[float]) -> Drift | None:
     series = series / float(series.max())
     series = series / float(series.mean()) - 1
     halves = series[: count // 2], series[-(count // 2) :]
-    first, second = (float(half.mean()) for half in halves)
+    first_mean, second = (float(half.mean()) for half in halves)
     place = np.linspace(-1, 1, count)
     line = series - place * float(series @ place) / float(place @ place)
-    step = np.concatenate([halves[0] - first, halves[1] - second])
+    step = np.concatenate([halves[0] - first_mean, halves[1] - second])
     error = 2 * min(standard_error(line), standard_error(step))
-    return Drift((second - first) * 100, error * 100)
+    return Drift((second - first_mean) * 100, error * 100)

@@ -50,15 +50,15 @@ def spans_of(record: Record) -> dict[Span, float]:
 def read_alike(curves: Sequence[Spans]) -> list[Curve]:
     """Return each curve over the iterations that all of them know alike, by the last of each."""
     readers = [_Reader(curve) for curve in curves]
-    found: list[Span] = []
+    spans: list[Span] = []
     different: list[Spans] = []  # repeats log alike
     for curve in curves:
         if all(curve.keys() != other.keys() for other in different):
             different.append(curve)
     for curve in different:
         known = [span for span in curve if all(reader.mean(span) is not None for reader in readers)]
-        found = max(found, known, key=len)
-    return [{span[1]: reader.mean(span) or 0.0 for span in found} for reader in readers]
+        spans = max(spans, known, key=len)
+    return [{span[1]: reader.mean(span) or 0.0 for span in spans} for reader in readers]
 
 
 class _Reader:

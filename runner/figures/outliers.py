@@ -86,8 +86,8 @@ def is_low(
     `noise` is relative to the value: a slow figure that is unsteady as well stays slow. `common`,
     the noise of its like, and `between`, how far these lie apart, are relative to the usual.
     """
-    own = noise * value / usual if usual else 0.0
-    return value < usual * healthy_share(floor, critical(count) * max(own, common, between))
+    own_noise = noise * value / usual if usual else 0.0
+    return value < usual * healthy_share(floor, critical(count) * max(own_noise, common, between))
 
 
 def healthy_share(floor: float, chance: float) -> float:

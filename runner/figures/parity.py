@@ -118,8 +118,12 @@ def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
             why_not="one log has the loss of single iterations, the other the mean of each line:"
             " log every iteration",
         )
-    found = compare(curves[: len(ours)], curves[len(ours) :], seeds=bool(start))
-    return replace(found, of=_words(ours, theirs, start)) if found.same is not None else found
+    comparison = compare(curves[: len(ours)], curves[len(ours) :], seeds=bool(start))
+    return (
+        replace(comparison, of=_words(ours, theirs, start))
+        if comparison.same is not None
+        else comparison
+    )
 
 
 def _not_alike(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
@@ -152,20 +156,20 @@ def start_differs(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
 
 def _tell_seeds(*cells: Sequence[Record]) -> bool:
     """Return whether the runs say how far seeds differ: enough of them, each of a cell its own."""
-    own = all(
+    same_seeds = all(
         len(runs) == len({run.parameters.get(SEED) for run in runs} - {None}) or len(runs) == 1
         for runs in cells
     )
-    return own and sum(map(len, cells)) >= FEWEST_SEEDS
+    return same_seeds and sum(map(len, cells)) >= FEWEST_SEEDS
 
 
 def _words(ours: Sequence[Record], theirs: Sequence[Record], start: str) -> str:
     kinds = {loss_kind(run) for run in (*ours, *theirs)}
-    what = "line means" if kinds == {"window"} else "losses"
+    subject = "line means" if kinds == {"window"} else "losses"
     if start:
-        return f"{what} ({start}; {len(ours)} and {len(theirs)} runs)"
-    told = all(run.parameters.get(SEED) is not None for run in (*ours, *theirs))
-    return f"{what} ({'same initial weights' if told else 'seeds not recorded'})"
+        return f"{subject} ({start}; {len(ours)} and {len(theirs)} runs)"
+    seeds_known = all(run.parameters.get(SEED) is not None for run in (*ours, *theirs))
+    return f"{subject} ({'same initial weights' if seeds_known else 'seeds not recorded'})"
 
 
 def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = False) -> Parity:

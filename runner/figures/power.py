@@ -68,10 +68,10 @@ def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) ->
     """
     measured = _measured(runs, counted)
     logged = [_of_log(run, steps) for run, steps in zip(runs, counted, strict=True)]
-    known = [each for each in logged if each is not None]
-    if not known or len(known) < len(runs):
+    measured_values = [each for each in logged if each is not None]
+    if not measured_values or len(measured_values) < len(runs):
         return measured
-    own = replace(measured, log_joules_per_token=median(known))
+    own = replace(measured, log_joules_per_token=median(measured_values))
     if own.joules_per_token is not None:
         return own
     return replace(own, joules_per_token=own.log_joules_per_token, method=LOG, missing="")
@@ -80,8 +80,8 @@ def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) ->
 def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
     """Return joules a token by the trainer's own lines; None where not all of them say it."""
     tokens = tokens_of(run, steps)
-    each = [step.energy_j * step.iterations for step in steps if step.energy_j]
-    return sum(each) * run.world_size / tokens if tokens and len(each) == len(steps) else None
+    joules = [step.energy_j * step.iterations for step in steps if step.energy_j]
+    return sum(joules) * run.world_size / tokens if tokens and len(joules) == len(steps) else None
 
 
 def _measured(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
@@ -144,5 +144,5 @@ def _thermals(each: Iterable[Thermals]) -> Thermals:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    measured_values = [value for value in values if value is not None]
+    return fmean(measured_values) if measured_values else None

@@ -190,8 +190,8 @@ def _wide_spread(evidence: CellEvidence) -> str:
         return ""
     repeats = summary.spread_of == "repeats"
     limit = WIDE_REPEATS_PERCENT if repeats else WIDE_STEPS_PERCENT
-    what = "the repeats span" if repeats else "half of the steps span"
-    wide = f"{what} {summary.spread_percent:.1f} % (more than {limit:g} %)"
+    subject = "the repeats span" if repeats else "half of the steps span"
+    wide = f"{subject} {summary.spread_percent:.1f} % (more than {limit:g} %)"
     return wide if summary.spread_percent > limit else ""
 
 
@@ -220,8 +220,8 @@ def _warmup_counted(evidence: CellEvidence) -> str:
     if not evidence.statistics.warmup_counted:
         return ""
     lines = evidence.statistics.counted_lines
-    one = "the only counted line is" if lines == 1 else f"among {lines} counted lines is"
-    return f"{one} a run's first, which holds its compilation and warm-up"
+    line = "the only counted line is" if lines == 1 else f"among {lines} counted lines is"
+    return f"{line} a run's first, which holds its compilation and warm-up"
 
 
 def _above_peak(evidence: CellEvidence) -> str:
@@ -315,8 +315,8 @@ def _unpinned(evidence: CellEvidence) -> str:
     recorded = record.environment.get("fingerprints") or {}
     if not record.fingerprinted:
         return "what it ran was not recorded"
-    gone = " and ".join(name for name in record.fingerprinted if name not in recorded)
-    return f"what {gone} held was not recorded" if gone else ""
+    missing = " and ".join(name for name in record.fingerprinted if name not in recorded)
+    return f"what {missing} held was not recorded" if missing else ""
 
 
 def _unfused(evidence: CellEvidence) -> str:

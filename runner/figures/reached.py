@@ -13,8 +13,8 @@ def multiplied_in(arithmetic: str, device: str, kind: str) -> str:
 
     `kind` is cuda, npu or cpu; `device` the name that nvidia-smi or npu-smi prints.
     """
-    known = find_device(device)
-    lacks = kind == "cpu" or (known is not None and "tf32" not in known.peak)
+    entry = find_device(device)
+    lacks = kind == "cpu" or (entry is not None and "tf32" not in entry.peak)
     return "fp32" if arithmetic == "tf32" and lacks else arithmetic
 
 

@@ -25,11 +25,11 @@ def quantile_of(freedom: float, comparisons: float) -> float:
     """
     if comparisons <= 1:
         return quantile(freedom)
-    error, whole = 0.05 / comparisons, max(int(min(freedom, 1e4)), 1)
-    low, high = quantile(whole), 1e6
+    error, degrees = 0.05 / comparisons, max(int(min(freedom, 1e4)), 1)
+    low, high = quantile(degrees), 1e6
     for _ in range(80):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if tail(middle, whole) > error else (low, middle)
+        low, high = (middle, high) if tail(middle, degrees) > error else (low, middle)
     return high
 
 

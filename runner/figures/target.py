@@ -200,9 +200,9 @@ def _without(target: float, why: str) -> TimeToTarget:
 
 
 def _arrival(run: Record, curve: Spans, target: float) -> Arrival:
-    found = arrival(curve, target, 1, run.parameters.get(SEED), run.repeat)
-    up_to = found.iteration or found.trained
-    return replace(found, samples=samples_between(run, 0, up_to) / up_to or 1)
+    reached_at = arrival(curve, target, 1, run.parameters.get(SEED), run.repeat)
+    up_to = reached_at.iteration or reached_at.trained
+    return replace(reached_at, samples=samples_between(run, 0, up_to) / up_to or 1)
 
 
 def arrival(

@@ -43,9 +43,9 @@ def steady_from(values: Sequence[float]) -> int:
     most = count // 2
     # Sums over the values from d to the end, for every d at once.
     back = inside[::-1]
-    kept = np.arange(1, count + 1)
-    squares = np.cumsum(back * back) - np.cumsum(back) ** 2 / kept
-    error = np.maximum(squares / kept**2, 0.0)[::-1][: most + 1]
+    counts = np.arange(1, count + 1)
+    squares = np.cumsum(back * back) - np.cumsum(back) ** 2 / counts
+    error = np.maximum(squares / counts**2, 0.0)[::-1][: most + 1]
     cut = int(np.argmax(error <= error.min() * (1 + SLACK)))
     steady = np.abs(series[:most]) <= band
     leading = int(np.argmax(steady)) if steady.any() else most

@@ -81,21 +81,21 @@ def bench(
     """
     campaign = Campaign(runs / campaign_name(matrix, cluster))
     # What is refused is so before anything is touched.
-    held = campaign.grown(matrix, cluster).matrix
-    cells = select(held, only)
-    checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
+    grown_matrix = campaign.grown(matrix, cluster).matrix
+    cells = select(grown_matrix, only)
+    checks.check_cells([first(grown_matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
     interrupts = Interrupts(limit_s)
     source = source or Repeating(matrix.time_limit_s, until=matrix.until_percent is not None)
     with campaign.locked(cluster.group), interrupts.handled(), kept_if_begun(campaign):
         growth = campaign.open(matrix, cluster)
-        held = growth.matrix
-        cells = select(held, only)
-        repeats = source.begun(campaign, held, cells)
+        grown_matrix = growth.matrix
+        cells = select(grown_matrix, only)
+        repeats = source.begun(campaign, grown_matrix, cells)
         keep_what_reads_otherwise(campaign, repeats)
         kept = left_alone(finished(campaign, repeats, view.unreadable), again, failed)
         view.hidden(hidden_of(campaign.path, growth.settings).words)
         todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
-        todo = todo or source.more(campaign, held, cells)
+        todo = todo or source.more(campaign, grown_matrix, cells)
         repeats += [asked for asked in todo if asked not in repeats]
         view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
         ended = list(kept.values())
@@ -110,12 +110,12 @@ def bench(
                         engine, campaign, cluster, wanted, interrupts.once, matrix.text
                     )
                     campaign.adopt(growth)
-                    rounds = Rounds(launcher, held, sizes, retry, ended)
+                    rounds = Rounds(launcher, grown_matrix, sizes, retry, ended)
                     if submit:
                         submitted, todo = rounds.hand_over(todo), []
                     while todo:
                         rounds.go(todo)
-                        todo = [] if interrupts.over else source.more(campaign, held, cells)
+                        todo = [] if interrupts.over else source.more(campaign, grown_matrix, cells)
                         repeats += todo
                         view.more(todo, source.said(todo))
             except KeyboardInterrupt:  # where it waited for nodes
@@ -130,13 +130,13 @@ def bench(
             len(kept),
             interrupted=interrupts.count > 0,
             expired=interrupts.expired
-            and (good < len(repeats) or bool(source.more(campaign, held, cells))),
+            and (good < len(repeats) or bool(source.more(campaign, grown_matrix, cells))),
             limit_s=limit_s,
             resumes=not again,
             submitted=submitted,
         )
-        for cell, judged in known(campaign, held, cells):
-            view.known(cell, judged, held.until_percent)
+        for cell, judged in known(campaign, grown_matrix, cells):
+            view.known(cell, judged, grown_matrix.until_percent)
         view.end(tally)
         return tally
 

@@ -42,10 +42,10 @@ def claimed(things: Mapping[str, str], campaign: Path) -> Iterator[None]:
         raise UserError(
             f"the folder {folder} cannot be made: {error.strerror}; set XDG_CACHE_HOME to another"
         ) from None
-    with ExitStack() as held:
+    with ExitStack() as stack:
         # In one order, so that two that begin at once do not wait for each other.
         for key, name in sorted(things.items()):
-            handle = held.enter_context(open_lock(folder / _file(key)))
+            handle = stack.enter_context(open_lock(folder / _file(key)))
             if not take(handle, PATIENCE_S):
                 holder = printable(handle.read(MOST_NAME).decode(errors="replace"))
                 raise UserError(

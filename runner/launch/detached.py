@@ -87,11 +87,11 @@ class Detached:
             say_json(answer)
             return 0
         where = shlex.quote(str(self.campaign.path.parent.resolve()))
-        named = f"--campaign {self.campaign.name} --runs {where}"
+        options = f"--campaign {self.campaign.name} --runs {where}"
         say(f"campaign {self.campaign.name} goes on without this terminal (process {self.process})")
         say(f"  its lines     {file}")
-        say(f"  look in       python -m runner status --watch {named}")
-        say(f"  end it        python -m runner stop {named}")
+        say(f"  look in       python -m runner status --watch {options}")
+        say(f"  end it        python -m runner stop {options}")
         return 0
 
     def _ended(self, lines: IO[bytes] | None) -> int:

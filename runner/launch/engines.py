@@ -26,12 +26,12 @@ def stop_jobs(
     Raises UserError where they are `needed` and it never had any: its engine reaches nodes that an
     inventory names.
     """
-    found = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
-    asked = [campaign for campaign in found if campaign.name == name]
+    campaigns = [Campaign(path.parent) for path in runs.glob(f"*/{names.CAMPAIGN}")]
+    selected = [campaign for campaign in campaigns if campaign.name == name]
     for settings in ENGINES.values():
-        lines, meant = _maker(settings).stop_campaigns(asked, cancelled)
-        if meant:
-            return lines, meant
+        lines, ids = _maker(settings).stop_campaigns(selected, cancelled)
+        if ids:
+            return lines, ids
     if not needed:
         return (), ()
     raise UserError(

@@ -60,13 +60,13 @@ def inspect(
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes_held for cell in cells)]
-    named = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
-    wanted = sorted(name for name in named if name.partition(" ")[0] in {*MANIFESTS, *SAME})
+    names = {name for cell in cells for name in load_system(cell.system).fingerprinted(cell)}
+    relied = sorted(name for name in names if name.partition(" ")[0] in {*MANIFESTS, *SAME})
     # All nodes are asked at once, unless their root folders differ.
     facts: dict[str, Inspected] = {}
     for root in sorted({node.root for node in nodes}):
         hosts = [node.host for node in nodes if node.root == root]
-        facts |= engine.inspect(hosts, _asked(root, cluster, wanted, matrix), campaign, cancelled)
+        facts |= engine.inspect(hosts, _asked(root, cluster, relied, matrix), campaign, cancelled)
     setup = f"run {played('setup', cluster.path)}"
     for host, inspected in facts.items():
         if inspected.problem:
@@ -78,14 +78,14 @@ def inspect(
     }
     if silent:
         raise UserError(unusable(silent, cluster.path, cluster.addresses))
-    _refuse_bare(facts, wanted, setup)
+    _refuse_bare(facts, relied, setup)
     stated = {
         name: {host: _stated(name, each, host, setup) for host, each in facts.items()}
-        for name in wanted
+        for name in relied
     }
     files = {
         name: {host: each.relied_files.get(name, {}) for host, each in facts.items()}
-        for name in wanted
+        for name in relied
     }
     recorded = {name: _same(name, each, files[name], setup) for name, each in stated.items()}
     campaign.fix_environment(
@@ -100,14 +100,14 @@ def inspect(
 
 def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: str) -> None:
     """Refuse nodes that have nothing of what setup brings. Raises UserError that names all."""
-    brought = [name for name in wanted if name.partition(" ")[0] in MANIFESTS]
+    manifests = [name for name in wanted if name.partition(" ")[0] in MANIFESTS]
     bare = [
-        host for host, each in facts.items() if not any(each.files.get(name) for name in brought)
+        host for host, each in facts.items() if not any(each.files.get(name) for name in manifests)
     ]
-    if brought and bare:
+    if manifests and bare:
         verb = "is" if len(bare) == 1 else "are"
         raise UserError(
-            f"{some(bare)} {verb} not set up for this: there is no {' and no '.join(brought)};"
+            f"{some(bare)} {verb} not set up for this: there is no {' and no '.join(manifests)};"
             f" {setup}"
         )
 
@@ -118,9 +118,9 @@ def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str], matrix:
     # env.json is recorded where verify left it, and not required.
     paths = {ENV: str(env_file(root, cluster.root_shared))}
     for name in wanted:
-        kind, _, what = name.partition(" ")
+        kind, _, subject = name.partition(" ")
         if kind in SAME:
-            relied[kind][name] = what
+            relied[kind][name] = subject
         else:
             paths[name] = str(_manifest_path(root, name))
     apart = (hashlib.sha256(matrix.encode()).hexdigest(),) if matrix else ()
@@ -129,8 +129,10 @@ def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str], matrix:
 
 def _manifest_path(root: PurePosixPath, name: str) -> PurePosixPath:
     """Return where a node has the manifest of a pin set or dataset."""
-    kind, _, what = name.partition(" ")
-    home = dataset_home(root, what) if kind == "dataset" else system_home(root, *what.split("/"))
+    kind, _, subject = name.partition(" ")
+    home = (
+        dataset_home(root, subject) if kind == "dataset" else system_home(root, *subject.split("/"))
+    )
     return home / MANIFESTS[kind][0]
 
 
@@ -138,10 +140,10 @@ def _stated(name: str, inspected: Inspected, host: str, setup: str) -> Mapping[s
     """Return what a host says of something by its name. Raises UserError naming the host."""
     if name.partition(" ")[0] not in SAME:
         return _manifest(name, inspected.files.get(name), host, setup)
-    said: Mapping[str, Any] = inspected.relied.get(name) or {"problem": f"nothing said of {name}"}
-    if "problem" in said:
-        raise UserError(f"{host}: {said['problem']}")
-    return said
+    answer: Mapping[str, Any] = inspected.relied.get(name) or {"problem": f"nothing said of {name}"}
+    if "problem" in answer:
+        raise UserError(f"{host}: {answer['problem']}")
+    return answer
 
 
 def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]:
@@ -161,10 +163,10 @@ def _manifest(name: str, manifest: Any, host: str, setup: str) -> dict[str, Any]
 
 def _listed(name: str) -> str:
     """Name the inventory's variables without which setup brings neither: `X in Y`."""
-    kind, _, what = name.partition(" ")
+    kind, _, subject = name.partition(" ")
     if kind == "dataset":
-        return f"{what} in dataset_names"
-    system, _, pin = what.partition("/")
+        return f"{subject} in dataset_names"
+    system, _, pin = subject.partition("/")
     return (
         f"{system} in cluster_systems, {pin} in {system}_pin_sets; one of a matrix's `pins`:"
         " setup --matrix FILE"
@@ -204,10 +206,10 @@ def check_dataset(cell: Cell, manifest: Mapping[str, Any]) -> None:
     iterations.
     """
     values = cell.parameters
-    given, there = values.get("vocab_size"), manifest.get("vocab_size")
-    if given is not None and isinstance(there, int) and given < there:
+    vocab_size, there = values.get("vocab_size"), manifest.get("vocab_size")
+    if vocab_size is not None and isinstance(there, int) and vocab_size < there:
         raise UserError(
-            f"cell {cell.name}: vocab_size is {given}, but dataset {cell.dataset} has {there}"
+            f"cell {cell.name}: vocab_size is {vocab_size}, but dataset {cell.dataset} has {there}"
             f" tokens; make it {there} or more, or name another dataset"
         )
     if not values.get("split"):

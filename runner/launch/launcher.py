@@ -145,8 +145,8 @@ class Launcher:
         ):
             message = carry_out(self.engine, self.campaign, attempt, run.orders, self.interrupts)
         if self.interrupts.twice() and self._may_go_on(attempt):
-            words = f"it goes on, and the same command follows it; {message}".rstrip("; ")
-            ended = Outcome(Cause.INTERRUPTED.status, Cause.INTERRUPTED, words)
+            message_text = f"it goes on, and the same command follows it; {message}".rstrip("; ")
+            ended = Outcome(Cause.INTERRUPTED.status, Cause.INTERRUPTED, message_text)
             self.view.ended(cell, run.repeat, attempt, ended, Measurement())
             return ended
         measured, ended = judged(attempt, cell, message)

@@ -49,12 +49,12 @@ class Notifier:
         self._pool.shutdown(wait=True)
 
     def _run(self, event: Event) -> None:
-        told = {f"TRAINBENCH_{name.upper()}": printable(getattr(event, name)) for name in TOLD}
+        variables = {f"TRAINBENCH_{name.upper()}": printable(getattr(event, name)) for name in TOLD}
         try:
             ended = subprocess.run(
                 self.argv,
                 input=json.dumps(event.to_json()).encode() + b"\n",
-                env={**os.environ, **told},
+                env={**os.environ, **variables},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 timeout=PATIENCE_S,
@@ -67,6 +67,6 @@ class Notifier:
             self.complain(f"--notify: {self.argv[0]} cannot be run: {error}")
         else:
             if ended.returncode:
-                said = printable(ended.stderr[-500:].decode("utf-8", "replace")).strip()
-                words = f"--notify: {self.argv[0]} ended with exit code {ended.returncode}"
-                self.complain(f"{words}: {said}" if said else words)
+                stderr = printable(ended.stderr[-500:].decode("utf-8", "replace")).strip()
+                summary = f"--notify: {self.argv[0]} ended with exit code {ended.returncode}"
+                self.complain(f"{summary}: {stderr}" if stderr else summary)

@@ -30,16 +30,16 @@ class Picture:
     def words(self) -> str:
         """Say the run that goes on, or how many do, in a line."""
         now = self.status
-        left = f", campaign {lasting(now.left_s)}" if now.left_s else ""
+        remaining = f", campaign {lasting(now.left_s)}" if now.left_s else ""
         going = len(now.runs_now) + now.others
         if going + len(now.queued) == 1:
             lines = [_first(now.queued)] if now.queued else []
             lines += [f"{run.title}{run.on}: {run.words}" for run in now.runs_now]
-            return "".join(lines) + left
+            return "".join(lines) + remaining
         summary = [f"{going} running"] if going else []
         if now.queued:
             summary.append(f"{len(now.queued)} waiting, first {_first(now.queued)}")
-        return "; ".join([*summary, f"{now.over} of {now.runs} ended{left}"])
+        return "; ".join([*summary, f"{now.over} of {now.runs} ended{remaining}"])
 
     def rows(self, width: int, height: int) -> list[Text]:
         """Draw it in fewer rows than `height`, each narrower than `width`."""
@@ -47,14 +47,14 @@ class Picture:
         now = self.status
         not_ok = now.over - sum(now.ended.get(status, 0) for status in WELL)
         bad = f", {not_ok} not ok" if not_ok else ""
-        left = f", {lasting(now.left_s)}" if now.left_s is not None else ""
-        end = f"{now.over} of {now.runs} ended{bad}{left}"
-        part = now.over / now.runs if now.runs else 0.0
-        rows = [_row(f"campaign {now.campaign}", end, width, part)]
+        remaining = f", {lasting(now.left_s)}" if now.left_s is not None else ""
+        end = f"{now.over} of {now.runs} ended{bad}{remaining}"
+        share = now.over / now.runs if now.runs else 0.0
+        rows = [_row(f"campaign {now.campaign}", end, width, share)]
         below = []
         if now.queued:
-            words = f"{len(now.queued)} waiting, first {_first(now.queued)}"
-            below.append(_cut(one_line(words), width))
+            waiting = f"{len(now.queued)} waiting, first {_first(now.queued)}"
+            below.append(_cut(one_line(waiting), width))
         if now.next:
             below.append(_cut(one_line(_listed(now.next, width)), width))
         most = max((room - len(rows) - len(below)) // 2, 1)

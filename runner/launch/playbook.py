@@ -112,22 +112,24 @@ def _follow(
         expand=True,
     )
     with progress if console and console.is_interactive else nullcontext():
-        bar, asked = progress.add_task("", total=None), 0.0
+        bar, asked_at = progress.add_task("", total=None), 0.0
         while True:
             over = process.poll() is not None
             for event in _heard(said):
                 for line in steps.take(event, time.monotonic()):
                     if console:
                         console.print(as_called(line), soft_wrap=True)
-            done = max(steps.begun - 1, 0)
+            finished = max(steps.begun - 1, 0)
             description = TerminalLine(steps.now)
-            progress.update(bar, total=steps.plays or None, completed=done, description=description)
+            progress.update(
+                bar, total=steps.plays or None, completed=finished, description=description
+            )
             if over:
                 return
-            if interrupts.once() and not asked:
-                asked = time.monotonic()
+            if interrupts.once() and not asked_at:
+                asked_at = time.monotonic()
                 process.send_signal(signal.SIGINT)
-            if asked and (interrupts.twice() or time.monotonic() - asked > PATIENCE_S):
+            if asked_at and (interrupts.twice() or time.monotonic() - asked_at > PATIENCE_S):
                 os.killpg(process.pid, signal.SIGKILL)
             time.sleep(PAUSE_S)
 

@@ -65,8 +65,8 @@ class Repeating:
     def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
         """Do as RunSource's."""
         # A cell that is known well enough may vary too much when others were repeated: all.
-        asked = list(cells) if self.until else [cell for cell, _ in todo]
-        return Wanted(asked, self.time_limit_s), asked
+        cells_asked = list(cells) if self.until else [cell for cell, _ in todo]
+        return Wanted(cells_asked, self.time_limit_s), cells_asked
 
     def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
         """Do as RunSource's."""

@@ -91,8 +91,8 @@ def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recor
     Raises UserError where there is no such run, or several cells and none is named.
     """
     asked = campaign.settings.asked()
-    found = [(each, number) for each, number in asked if cell in (None, each.name, each.id)]
-    cells = dict.fromkeys(each.name for each, _ in found)
+    matches = [(each, number) for each, number in asked if cell in (None, each.name, each.id)]
+    cells = dict.fromkeys(each.name for each, _ in matches)
     if len(cells) != 1:
         names_of_all = dict.fromkeys(each.name for each in campaign.settings.cells)
         problem = f"there is no cell {cell!r}" if cell else "it has several cells"
@@ -101,7 +101,7 @@ def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recor
         )
     attempts = [
         attempt
-        for each, number in found
+        for each, number in matches
         if repeat in (None, number)
         for attempt in campaign.attempts(each.id, number)[-1:]
     ]
@@ -288,9 +288,9 @@ def _again(run: Run, campaign: str, attempt: Attempt) -> Run:
     """Plan the same run under another name: whatever names its folder names the new one."""
     now = f"{campaign}/{attempt.cell_id}/r{attempt.repeat}a{attempt.number}"
     renamed = {run.id: now}
-    first = PurePosixPath(run.nodes[0].dir)
-    if first.match(names.node(0, run.nodes[0].host)):  # in a folder that the nodes shared
-        renamed[str(first.parents[1])] = str(attempt.path.resolve())
+    folder = PurePosixPath(run.nodes[0].dir)
+    if folder.match(names.node(0, run.nodes[0].host)):  # in a folder that the nodes shared
+        renamed[str(folder.parents[1])] = str(attempt.path.resolve())
     nodes = [NodeRun(**_renamed(vars(node), renamed)) for node in run.nodes]
     return replace(
         run,

@@ -101,8 +101,8 @@ def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[s
         return
     if rate and summary.derived:
         given = summary.global_batch_size
-        own = "the batch size and the time on the lines"
-        yield f"samples/s from {f'--global-batch-size {given}' if given else own}"
+        source = "the batch size and the time on the lines"
+        yield f"samples/s from {f'--global-batch-size {given}' if given else source}"
     elif rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
         yield f"samples/s from tokens/s and {told.tokens_per_sample} tokens per sample"
     elif rate and not kind.own_rate:

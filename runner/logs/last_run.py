@@ -59,7 +59,7 @@ class LastRun:
 
     def _anew(self, steps: Sequence[LoggedStep]) -> int | None:
         """Return the step with which the last of such runs begins; None where none does."""
-        found = None
+        cut = None
         for row, step in enumerate(steps):
             now = step.iteration
             if self._first is None:
@@ -67,8 +67,8 @@ class LastRun:
             elif now <= self._last:
                 self._fallen += 1
                 if now < self._first or now == self._first != self._last:
-                    self._first, found = now, row
+                    self._first, cut = now, row
                     self.begun += 1
                     self.before = self._fallen
             self._last = now
-        return found
+        return cut

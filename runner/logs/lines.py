@@ -39,9 +39,9 @@ class LineParser(Kind):
     def feed(self, text: bytes) -> list[LoggedStep]:
         """Read the steps in whole lines of a log."""
         text = newlines(text)
-        found = self.notes.scan(text)
+        marks = self.notes.scan(text)
         self.windows.log_interval = self.notes.log_interval
-        skips = [at for at, mark in reversed(found) if mark in overflow.MARKS]
+        skips = [at for at, mark in reversed(marks) if mark in overflow.MARKS]
         context = sorted((at for mark in self.context for at in places(text, mark)), reverse=True)
         steps = []
         for at, head, rest, closed in self._records(text):

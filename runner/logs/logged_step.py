@@ -92,5 +92,5 @@ class Windows:
 
 def unmeasured(count: int) -> str:
     """Say to people what `drop_unmeasured` removed."""
-    what = "1 time or rate" if count == 1 else f"{count} times or rates"
-    return f"{what} on the lines that are not numbers above 0 (up to {LARGEST_QUANTITY:g})"
+    subject = "1 time or rate" if count == 1 else f"{count} times or rates"
+    return f"{subject} on the lines that are not numbers above 0 (up to {LARGEST_QUANTITY:g})"

@@ -95,6 +95,6 @@ def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
     extents = [
         Extent(len(log), log[0].iteration, max(step.iteration for step in log)) for log in logs
     ]
-    taken = list(shares(extents))
-    steps = [step for share in taken for step in logs[share.log] if step.iteration > share.beyond]
-    return steps, any(share.before is not None for share in taken)
+    parts = list(shares(extents))
+    steps = [step for share in parts for step in logs[share.log] if step.iteration > share.beyond]
+    return steps, any(share.before is not None for share in parts)

@@ -38,10 +38,10 @@ class NearLines:
     def words(self) -> str:
         """Say them: `; the nearest are: '...'`, or that no line has a word of the pattern."""
         lines = [line for _, line in self._best] or [self._first] * bool(self._first)
-        said = [repr(printable(line.decode("utf-8", "replace")).strip()) for line in lines]
-        if self._best or not said:
-            return f"; nearest: {', '.join(said)}" if said else ""
-        return f"; no line has one of its words, the first with a number is {said[0]}"
+        quoted = [repr(printable(line.decode("utf-8", "replace")).strip()) for line in lines]
+        if self._best or not quoted:
+            return f"; nearest: {', '.join(quoted)}" if quoted else ""
+        return f"; no line has one of its words, the first with a number is {quoted[0]}"
 
 
 def _score(entry: tuple[int, bytes]) -> int:

@@ -139,15 +139,15 @@ class Notes:
 
     def scan(self, text: bytes) -> list[tuple[int, bytes]]:
         """Look through whole lines of a log for all of it; return all marks that stand there."""
-        found = [(match.start(), match.group()) for match in _MARKS.finditer(text)]
+        marks = [(match.start(), match.group()) for match in _MARKS.finditer(text)]
         self._awaited.clear()
         for at in places(text, _LOADED_MARK):
             self._compiled(_LOADED.match(text, at))
-        for at, mark in found:
+        for at, mark in marks:
             if reader := _READERS.get(mark):
                 reader(self, text, at)
-        self.devices.scan(text, found)
-        return found
+        self.devices.scan(text, marks)
+        return marks
 
     def _evaluation(self, text: bytes, at: int) -> None:
         if match := _PERPLEXITY.match(text, at):

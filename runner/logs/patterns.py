@@ -80,11 +80,11 @@ def _read(key: str, value: Any, where: str) -> LinePattern:
     scale = 1.0
     if key in UNITS:
         units = UNITS[key]
-        wanted = f"{{pattern: '...', unit: {next(iter(units))}}}, with a unit of {', '.join(units)}"
+        form = f"{{pattern: '...', unit: {next(iter(units))}}}, with a unit of {', '.join(units)}"
         if not isinstance(value, dict) or set(value) != {"pattern", "unit"}:
-            raise UserError(f"{where} is {value!r:.100}; write {wanted}")
+            raise UserError(f"{where} is {value!r:.100}; write {form}")
         if value["unit"] not in list(units):  # anything that is not a text has no hash, perhaps
-            raise UserError(f"{where} has the unit {value['unit']!r:.100}; write {wanted}")
+            raise UserError(f"{where} has the unit {value['unit']!r:.100}; write {form}")
         scale, value = units[value["unit"]], value["pattern"]
     if not isinstance(value, str) or not 0 < len(value) <= MOST_LETTERS:
         raise UserError(
@@ -142,8 +142,8 @@ class _Seen:
     def why(self, key: str) -> str:
         """Say why there is nothing: no line, or no number on it."""
         if self.found:
-            found = printable(self.found[:40].decode("utf-8", "replace"))
-            return f"`{key}` found {found!r}, which is not a number; put only the number in (...)"
+            matched = printable(self.found[:40].decode("utf-8", "replace"))
+            return f"`{key}` found {matched!r}, which is not a number; put only the number in (...)"
         of = " that `step` matched" if key != STEP else ""
         return f"`{key}` matched no line{of}{self.near.words()}"
 

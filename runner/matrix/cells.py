@@ -121,21 +121,21 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
         with faults.gathered():
             raise UserError(f"{where}: exclude entry {number} matches no cell; drop or correct it")
     for number, entry in enumerate(includes, 1):
-        place = f"{where}: include entry {number}"
+        entry_label = f"{where}: include entry {number}"
         keys = {key: value for key, value in entry.items() if key != "axes"}
         with faults.gathered():
-            axes_of_entry = _own_axes(entry, place) or keys
-            yield _cell({**defaults, **keys}, axes_of_entry, shared, place, devices_of, pins)
+            axes_of_entry = _own_axes(entry, entry_label) or keys
+            yield _cell({**defaults, **keys}, axes_of_entry, shared, entry_label, devices_of, pins)
     faults.check()
 
 
 def _own_axes(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return what an include entry is called by, if it says that itself."""
-    own = _mapping(entry, "axes", where)
-    for key, value in own.items():
+    axes = _mapping(entry, "axes", where)
+    for key, value in axes.items():
         if not key or isinstance(value, list | dict) or value is None:
             raise UserError(f"{where}: axes: {key!r} must be one value, such as {{size: 345M}}")
-    return own
+    return axes
 
 
 class _Excludes:
@@ -184,14 +184,14 @@ def _cell(
             " `defaults: {system: ...}`"
         )
     system = load_system(CELL_KEYS["system"].read(values["system"], where))
-    known = [*CELL_KEYS, *(item.name for item in system.parameters)]
-    own = {key: value for key, value in values.items() if key not in known}
+    keys = [*CELL_KEYS, *(item.name for item in system.parameters)]
+    own = {key: value for key, value in values.items() if key not in keys}
     faults = Faults()
     for key in own:
         if not system.own_keys or not isinstance(key, str):
             with faults.gathered():
                 raise UserError(
-                    f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), known)};"
+                    f"{where}: {key!r} is not a key of {system.name}{nearest(str(key), keys)};"
                     f" `python -m runner systems {system.name}` lists them"
                 )
     parameters = {}
@@ -223,7 +223,7 @@ def _cell(
 
 def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[str, ...]]:
     """Read what a cell asks of a scheduler in place of the inventory."""
-    given = {
+    placement = {
         key: values[key]
         if CELL_KEYS[key].kind is object
         else CELL_KEYS[key].read(values[key], where)
@@ -233,7 +233,7 @@ def _placement(values: Mapping[str, Any], where: str) -> dict[str, str | tuple[s
     try:
         return {
             key: PLACEMENT[key].cell_value(key, value, f"{where}: {key}")
-            for key, value in given.items()
+            for key, value in placement.items()
             if value is not None
         }
     except UnfitError as error:
@@ -288,25 +288,25 @@ def _devices(
     values: Mapping[str, Any], nodes: int, where: str, devices_of: DevicesOf
 ) -> tuple[int, tuple[int, ...] | None]:
     """Return devices_per_node and device_ids."""
-    given = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
+    devices = CELL_KEYS["devices_per_node"].read(values.get("devices_per_node"), where)
     device_ids = _device_ids(values.get("device_ids"), where)
-    if device_ids is not None and given not in (None, len(device_ids)):
+    if device_ids is not None and devices not in (None, len(device_ids)):
         raise UserError(
-            f"{where}: device_ids names {len(device_ids)} devices, devices_per_node is {given};"
+            f"{where}: device_ids names {len(device_ids)} devices, devices_per_node is {devices};"
             " leave devices_per_node out"
         )
-    if given is not None or device_ids is not None:
-        return given or len(device_ids or ()), device_ids
+    if devices is not None or device_ids is not None:
+        return devices or len(device_ids or ()), device_ids
     return devices_of(nodes), None
 
 
 def _device_ids(value: Any, where: str) -> tuple[int, ...] | None:
     if value is None:
         return None
-    whole = isinstance(value, list) and all(
+    valid = isinstance(value, list) and all(
         isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in value
     )
-    if not whole or not value or len(set(value)) != len(value):
+    if not valid or not value or len(set(value)) != len(value):
         raise UserError(f"{where}: device_ids is {value!r}; list each device once, such as [4, 5]")
     return tuple(value)
 

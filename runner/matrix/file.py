@@ -96,9 +96,9 @@ def parse_matrix(
     for key in content:
         if key not in TOP_KEYS:
             hint = _place_of(str(key)) or nearest(str(key), TOP_KEYS)
-            words = f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}"
+            problem = f"{where}: unknown key {key!r}{hint}; keys are {', '.join(TOP_KEYS)}"
             with faults.gathered():
-                raise UserError(words)
+                raise UserError(problem)
     name = campaign_word(content.get("name", stem), f"{where}: name")
     until, content = until_of(content, where)
     numbers = {item.name: item.read(content.get(item.name), where) for item in NUMBERS}
@@ -122,9 +122,9 @@ def parse_matrix(
             f"{where}: {len(cells)} cells x {numbers['repeats']} repeats are more than {MOST_RUNS}"
             " runs, the most of a campaign; lower repeats, or make several matrices"
         )
-    seen: dict[str, Cell] = {}
+    by_id: dict[str, Cell] = {}
     for cell in cells:
-        twin = seen.setdefault(cell.digest, cell)
+        twin = by_id.setdefault(cell.digest, cell)
         if twin is not cell:
             raise UserError(f"{where}: {cell.name!r} and {twin.name!r} are the same cell; drop one")
     baseline = content.get("baseline")
@@ -164,10 +164,10 @@ def _seeds(content: Mapping[str, Any], cells: Sequence[Cell], where: str) -> tup
     seeds = content.get("seeds")
     if seeds is None:
         return ()
-    whole = isinstance(seeds, list) and all(
+    valid = isinstance(seeds, list) and all(
         type(seed) is int and 0 <= seed <= MOST_SEED for seed in seeds
     )
-    if not whole or not 0 < len(seeds) <= MOST_REPEATS or len(set(seeds)) < len(seeds):
+    if not valid or not 0 < len(seeds) <= MOST_REPEATS or len(set(seeds)) < len(seeds):
         raise UserError(
             f"{where}: seeds is {str(seeds)[:200]}; list 1 to {MOST_REPEATS} whole numbers of 0 to"
             f" {MOST_SEED}, each once, such as [1, 2, 3]"
@@ -203,8 +203,8 @@ def _published(
 
 def _facts(cell: Cell) -> dict[str, Any]:
     """Return what a published row may name of a cell."""
-    named = {key: getattr(cell, key) for key in CELL_KEYS if key not in PLACEMENT}
-    return {**cell.parameters, **named, **cell.placement, **cell.axes}
+    keys = {key: getattr(cell, key) for key in CELL_KEYS if key not in PLACEMENT}
+    return {**cell.parameters, **keys, **cell.placement, **cell.axes}
 
 
 def _place_of(key: str) -> str:

@@ -88,11 +88,11 @@ def _kept(there: Sequence[AskedCell], cells: Sequence[Cell]) -> dict[str, AskedC
     One of an older version is the same where it is so as this version reads it.
     """
     recorded = {cell.digest: cell for cell in reversed(there)}
-    kept = {cell.digest: recorded[cell.digest] for cell in cells if cell.digest in recorded}
-    ids = {cell.id for cell in kept.values()}
+    unchanged = {cell.digest: recorded[cell.digest] for cell in cells if cell.digest in recorded}
+    ids = {cell.id for cell in unchanged.values()}
     older = {_read(cell).digest: cell for cell in reversed(there) if cell.id not in ids}
-    new = [cell.digest for cell in cells if cell.digest not in kept]
-    return kept | {digest: older[digest] for digest in new if digest in older}
+    new = [cell.digest for cell in cells if cell.digest not in unchanged]
+    return unchanged | {digest: older[digest] for digest in new if digest in older}
 
 
 def _read(cell: AskedCell) -> AskedCell:
@@ -116,13 +116,13 @@ def _repeats(
     free = list(range(len(there)))
     asked = []
     for seed in matrix.seeds or (None,) * matrix.repeats:
-        place = next((number for number in free if there[number] == seed), None)
-        if place is None:
-            place = len(there)
+        number_taken = next((number for number in free if there[number] == seed), None)
+        if number_taken is None:
+            number_taken = len(there)
             there.append(seed)
         else:
-            free.remove(place)
-        asked.append(place)
+            free.remove(number_taken)
+        asked.append(number_taken)
     if len(there) > MOST_REPEATS:
         raise _full(was, matrix, f"{MOST_REPEATS} repeats of a cell")
     seeds = () if all(seed is None for seed in there) else tuple(there)

@@ -16,30 +16,30 @@ def read_profile(value: Any, system: System, where: str) -> Profile | None:
     """Read it, with the system's defaults. Raises UserError for what the system cannot do."""
     if value is None or value == "none":
         return None
-    given = value if isinstance(value, dict) else {"tool": value}
-    for key in given:
+    options = value if isinstance(value, dict) else {"tool": value}
+    for key in options:
         if key not in KEYS:
             there = ", ".join(KEYS)
             raise UserError(f"{where}: profile: {key!r}{nearest(str(key), KEYS)}; it has {there}")
-    tool, can = given.get("tool"), system.profiling
+    tool, can = options.get("tool"), system.profiling
     if tool not in TOOLS:
         raise UserError(f"{where}: profile: {tool!r} is not one of {', '.join(TOOLS)}; {EXAMPLE}")
     if can is None or tool not in can.tools:
         has = f"by {' or '.join(can.tools)} alone" if can else "by neither torch nor nsys"
         raise UserError(f"{where}: profile: {system.name} can be profiled {has}; leave it out")
     for key, possible in (("steps", can.steps), ("ranks", can.ranks)):
-        if given.get(key) is not None and not possible:
+        if options.get(key) is not None and not possible:
             whole = {"steps": "as a whole", "ranks": "on all ranks"}[key]
             raise UserError(f"{where}: profile: {system.name} is traced {whole}; leave {key} out")
-    if given.get("program") is not None and tool != NSYS:
+    if options.get("program") is not None and tool != NSYS:
         raise UserError(f"{where}: profile: program is the path of nsys; leave it out")
-    first, last = _steps(given.get("steps"), where) if can.steps else (0, 0)
+    first, last = _steps(options.get("steps"), where) if can.steps else (0, 0)
     return Profile(
         tool=tool,
         first=first,
         last=last,
-        ranks=_ranks(given.get("ranks"), where) if can.ranks else (),
-        program=_program(given.get("program"), where) if tool == NSYS else "",
+        ranks=_ranks(options.get("ranks"), where) if can.ranks else (),
+        program=_program(options.get("program"), where) if tool == NSYS else "",
     )
 
 
@@ -57,8 +57,8 @@ def _steps(value: Any, where: str) -> tuple[int, int]:
 def _ranks(value: Any, where: str) -> tuple[int, ...]:
     if value is None:
         return (0,)
-    whole = isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
-    if not whole or not value or len(set(value)) < len(value):
+    valid = isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    if not valid or not value or len(set(value)) < len(value):
         raise UserError(f"{where}: profile: ranks is {value!r}; list each rank once, such as [0]")
     return tuple(value)
 

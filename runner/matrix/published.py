@@ -89,15 +89,15 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
     """
     if row.baseline is None or row.cell is None or row.is_baseline:
         return None
-    wanted = {**row.cell, **row.baseline}
+    facts = {**row.cell, **row.baseline}
     bases = [
         other
         for other in rows
         if other.is_baseline
         and other.source == row.source
         and other.cell is not None
-        and set(other.cell) == set(wanted)
-        and all(alike(other.cell[key], value) for key, value in wanted.items())
+        and set(other.cell) == set(facts)
+        and all(alike(other.cell[key], value) for key, value in facts.items())
     ]
     return bases[0] if len(bases) == 1 else None
 
@@ -108,13 +108,13 @@ def published_rows(documents: Sequence[Mapping[str, Any]]) -> list[PublishedRow]
     for document in documents:
         shared = {key: _text(value) for key, value in (document.get("labels") or {}).items()}
         for row in document["rows"]:
-            own = {key: _text(value) for key, value in (row.get("labels") or {}).items()}
+            labels = {key: _text(value) for key, value in (row.get("labels") or {}).items()}
             built.append(
                 PublishedRow(
                     source=document["source"],
                     hardware=document.get("hardware") or "",
                     cell=row.get("cell"),
-                    labels={**shared, **own},
+                    labels={**shared, **labels},
                     figures={name: float(row[name]) for name in FIGURES if name in row},
                     printed={
                         name: Printed(**parts) for name, parts in (row.get("printed") or {}).items()
@@ -178,9 +178,9 @@ def check_published(
         return []
     if not isinstance(value, list):
         raise UserError(f"{where}: published must be a list of documents, or name a file beside it")
-    known = None if cells is None else _Cells(cells)
+    by_facts = None if cells is None else _Cells(cells)
     documents = [
-        _document(document, f"{where}: published {number}", known)
+        _document(document, f"{where}: published {number}", by_facts)
         for number, document in enumerate(value, 1)
     ]
     if sum(len(document["rows"]) for document in documents) > MOST_ROWS:

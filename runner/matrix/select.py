@@ -30,14 +30,16 @@ def choose(
     if not only:
         return list(cells)
     names = list(map(named, cells))
-    whole = {glob for glob in only if any(fnmatch(text, glob) for each in names for text in each)}
+    matching = {
+        glob for glob in only if any(fnmatch(text, glob) for each in names for text in each)
+    }
     chosen = [
         cell
         for cell, each in zip(cells, names, strict=True)
         if any(
             fnmatch(text, glob)
             for glob in only
-            for text in (each if glob in whole else each[0].split(","))
+            for text in (each if glob in matching else each[0].split(","))
         )
     ]
     if not chosen:

@@ -15,13 +15,13 @@ def until_of(content: Mapping[str, Any], where: str) -> tuple[float | None, dict
 
     None, and the content as it is, where `repeats` is a number. Raises UserError.
     """
-    asked = content.get("repeats")
-    if not isinstance(asked, dict):
+    value = content.get("repeats")
+    if not isinstance(value, dict):
         return None, dict(content)
-    for key in asked:
+    for key in value:
         if key not in ("until", "most"):
             raise UserError(f"{where}: repeats has an unknown key {key!r}; {_FORM}")
-    most = asked.get("most")
+    most = value.get("most")
     if type(most) is not int or not FEWEST_REPEATS <= most <= MOST_REPEATS:
         raise UserError(
             f"{where}: most of repeats is {str(most)[:80]}, and must be a whole number of"
@@ -29,7 +29,7 @@ def until_of(content: Mapping[str, Any], where: str) -> tuple[float | None, dict
         )
     if content.get("seeds") is not None:
         raise UserError(f"{where}: seeds makes a repeat of each seed; drop repeats")
-    return _percent(asked.get("until"), where), {**content, "repeats": most}
+    return _percent(value.get("until"), where), {**content, "repeats": most}
 
 
 def _percent(value: Any, where: str) -> float:

@@ -33,8 +33,8 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
         {
             "title": group.label,
             "bars": [
-                _length(table[place], name, most)
-                for place, name in zip(group.members, group.names, strict=True)
+                _length(table[index], name, most)
+                for index, name in zip(group.members, group.names, strict=True)
             ],
         }
         for group in ([alone] if few else map(shared_in_title, groups(axes_of(table))))
@@ -58,11 +58,11 @@ def _length(row: Row, name: str, most: float) -> dict[str, Any]:
         return drawn
     rate, p5, p95 = map(number_text, (rates.value, rates.p5, rates.p95))
     lacks = missing(row).get("samples_per_s_ci_low", "")
-    words, low, span = f"no interval: {lacks}", None, None
+    label, low, span = f"no interval: {lacks}", None, None
     if rates.confidence:
         low, high = (end / most * 100 for end in rates.confidence)
         span = f"{max(high - low, 0):.2f}"
-        words = "95 % interval {} to {}".format(*map(number_text, rates.confidence))
+        label = "95 % interval {} to {}".format(*map(number_text, rates.confidence))
     return {
         **drawn,
         "rate": rate,
@@ -71,5 +71,5 @@ def _length(row: Row, name: str, most: float) -> dict[str, Any]:
         "span": span,
         "lacks": "" if rates.confidence else lacks,
         "baseline": row.comparison is not None and row.comparison.is_baseline,
-        "title": f"{printable(row.cell)}: {rate} samples/s ({words}; p5 {p5}, p95 {p95})",
+        "title": f"{printable(row.cell)}: {rate} samples/s ({label}; p5 {p5}, p95 {p95})",
     }

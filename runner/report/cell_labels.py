@@ -22,9 +22,9 @@ def labels(table: Sequence[Row]) -> list[str]:
     axes = axes_of(table)
     names = dict.fromkeys(name for each in axes for name in each)
     varying = [name for name in names if len({each.get(name) for each in axes}) > 1]
-    made = [_label(each, varying) for each in axes]
-    if varying and len(set(made)) == len(made):
-        return made
+    cell_labels = [_label(each, varying) for each in axes]
+    if varying and len(set(cell_labels)) == len(cell_labels):
+        return cell_labels
     often = Counter(row.cell for row in table)
     return [
         printable(row.cell if often[row.cell] == 1 else f"{row.cell} of {row.record.campaign}")

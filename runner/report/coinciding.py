@@ -26,25 +26,27 @@ class Coinciding(NamedTuple):
         if len(self.members) == len(names) > 2:
             return f"all {len(names)} ({'=' if all(self.exact[1:]) else '≈'})"
         signs = ("=" if same else "≈" for same in self.exact[1:])
-        said = zip(signs, others, strict=True)
-        return " ".join([names[first], *(f"{sign} {names[place]}" for sign, place in said)])
+        pairs = zip(signs, others, strict=True)
+        return " ".join([names[first], *(f"{sign} {names[member]}" for sign, member in pairs)])
 
 
 def coinciding(curves: Sequence[Points], height: float) -> list[Coinciding]:
     """Find the curves that lie within a line's width of each other in a frame of that height."""
-    found = []
-    left = list(range(len(curves)))
-    while left:
-        first = left[0]
-        same = [place for place in left if curves[place] == curves[first]]
-        near = [p for p in left if p not in same and _near(curves[first], curves[p], height)]
-        near.sort(key=lambda place: curves[place])  # equal ones beside each other
-        left = [place for place in left if place not in (*same, *near)]
-        members = (*same, *near)
+    groups = []
+    unmatched = list(range(len(curves)))
+    while unmatched:
+        first = unmatched[0]
+        same = [place for place in unmatched if curves[place] == curves[first]]
+        similar = [
+            p for p in unmatched if p not in same and _near(curves[first], curves[p], height)
+        ]
+        similar.sort(key=lambda place: curves[place])  # equal ones beside each other
+        unmatched = [place for place in unmatched if place not in (*same, *similar)]
+        members = (*same, *similar)
         if len(members) > 1:
             pairs = zip(members, (first, *members), strict=False)
-            found.append(Coinciding(members, tuple(curves[a] == curves[b] for a, b in pairs)))
-    return found
+            groups.append(Coinciding(members, tuple(curves[a] == curves[b] for a, b in pairs)))
+    return groups
 
 
 def _near(one: Points, other: Points, height: float) -> bool:

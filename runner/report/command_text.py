@@ -67,17 +67,21 @@ def _with_option(argv: Sequence[str], at: int) -> str:
 def commands(evidence: Evidence) -> list[dict[str, object]]:
     """Return each node's part: its title, its text or the words in which it differs, a note."""
     parts: list[dict[str, object]] = []
-    first = next((node for node in evidence.nodes if node.commands), None)
+    node_with_commands = next((node for node in evidence.nodes if node.commands), None)
     for node in evidence.nodes:
         differs = None
-        if first and node is not first and len(evidence.nodes) > MOST_WRITTEN_OUT:
-            differs = words_that_differ(node, first) if node.commands else None
+        if (
+            node_with_commands
+            and node is not node_with_commands
+            and len(evidence.nodes) > MOST_WRITTEN_OUT
+        ):
+            differs = words_that_differ(node, node_with_commands) if node.commands else None
         parts.append(
             {
                 "title": f"{node.host} (node rank {node.rank})",
                 "text": "" if differs is not None else shell_text(node, evidence.secrets),
                 "differs": differs,
-                "as": first.host if first else "",
+                "as": node_with_commands.host if node_with_commands else "",
                 "files": node.files,
                 "step": " ".join(map(ShellWord, node.step)),
                 "note": node.note,

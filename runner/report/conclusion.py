@@ -38,11 +38,11 @@ def compared_axes(table: Sequence[Row]) -> str:
     if not table:
         return ""
     cells = counted(len(table), "cell")
-    said = []
+    sentences = []
     for name in _varying(table):
         values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
-        said.append(f"{name} {some(values, MOST_VALUES)}")
-    return f"{cells}: {'; '.join(said)}" if said else cells
+        sentences.append(f"{name} {some(values, MOST_VALUES)}")
+    return f"{cells}: {'; '.join(sentences)}" if sentences else cells
 
 
 def ran(table: Sequence[Row]) -> str:
@@ -51,16 +51,16 @@ def ran(table: Sequence[Row]) -> str:
     begun = [(record.began, record.wall_s) for record in records if record.began is not None]
     parts = []
     if begun:
-        first, last = min(at for at, _ in begun), max(at + took for at, took in begun)
+        begin, end = min(at for at, _ in begun), max(at + took for at, took in begun)
         took = lasts(sum(took for _, took in begun))
-        parts.append(f"{minute(first)} to {minute(last, first)} {ZONE}")
+        parts.append(f"{minute(begin)} to {minute(end, begin)} {ZONE}")
         parts.append(f"{counted(len(begun), 'run')}, {took} of running")
     imported = sum(record.imported for record in records)
     if imported:
         parts.append(f"{counted(imported, 'imported log')}, which nobody here ran")
     hosts = {host for record in records for host in record.hosts}
-    named = dict.fromkeys(record.device or record.device_kind for record in records)
-    kinds = ", ".join(printable("CPU" if kind == "cpu" else kind) for kind in named if kind)
+    devices = dict.fromkeys(record.device or record.device_kind for record in records)
+    kinds = ", ".join(printable("CPU" if kind == "cpu" else kind) for kind in devices if kind)
     if hosts:
         parts.append(f"{counted(len(hosts), 'node')}{kinds and f' with {kinds}'}")
     elif kinds:
@@ -76,16 +76,16 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         if row.finished and row.comparison and row.comparison.differences
     ]
     if len(compared) > MOST:
-        said = _by_setting(compared)
+        sentences = _by_setting(compared)
     else:
         names = _varying([row for row, _ in compared])
         several = len({row.record.campaign for row in table}) > 1
-        said = [_sentence(row, comparison, names, several) for row, comparison in compared]
+        sentences = [_sentence(row, comparison, names, several) for row, comparison in compared]
     return [
-        *said,
-        *_fastest(table, fewest=3 if said else 2),
+        *sentences,
+        *_fastest(table, fewest=3 if sentences else 2),
         *_scaling(table),
-        *([] if said else _memory_trade(table)),
+        *([] if sentences else _memory_trade(table)),
         *_too_noisy(table),
         *_not_compared(table),
         *_without_result(table),
@@ -101,8 +101,8 @@ def _varying(table: Sequence[Row]) -> list[str]:
 
 def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], several: bool) -> str:
     axis = comparison.axis
-    own = {name: axis_text(row, name) for name in names if name != axis}
-    beside = ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)
+    settings = {name: axis_text(row, name) for name in names if name != axis}
+    beside = ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
     text = f"{axis} {axis_text(row, axis) or '–'} is {_speed(comparison)}"
     text += f" than {axis} {comparison.value}" if _told(comparison) else ""
     text += f" with {beside}" if beside else ""
@@ -139,10 +139,10 @@ def _memory(cells: Sequence[BaselineComparison]) -> str:
     """Say how much less or more memory cells use, where all of them do so."""
     changes = []
     for cell in cells:
-        found = next((d for name in _MEMORY if (d := cell.differences.get(name))), None)
-        if found is None or abs(found.percent) < _LEAST_MEMORY:
+        difference = next((d for name in _MEMORY if (d := cell.differences.get(name))), None)
+        if difference is None or abs(difference.percent) < _LEAST_MEMORY:
             return ""
-        changes.append(found.percent)
+        changes.append(difference.percent)
     if not changes or min(changes) < 0 < max(changes):
         return ""
     more = "more" if changes[0] > 0 else "less"
@@ -159,40 +159,40 @@ def _by_setting(compared: Sequence[_Compared]) -> list[str]:
     settings: dict[str, list[BaselineComparison]] = {}
     for row, comparison in compared:
         settings.setdefault(axis_text(row, comparison.axis) or "–", []).append(comparison)
-    said = [_setting(name, cells) for name, cells in list(settings.items())[:MOST_SETTINGS]]
+    sentences = [_setting(name, cells) for name, cells in list(settings.items())[:MOST_SETTINGS]]
     more = len(settings) - MOST_SETTINGS
     if more > 0:
         axis, of = compared[0][1].axis, "setting has" if more == 1 else "settings have"
-        said.append(f"{more} more {of} no sentence here: the table has every {axis}.")
-    return said
+        sentences.append(f"{more} more {of} no sentence here: the table has every {axis}.")
+    return sentences
 
 
 def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     axis, count = cells[0].axis, f"of {counted(len(cells), 'cell')}"
     against = f"{axis} {cells[0].value}"
-    told = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
-    words = []
+    differences = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
+    phrases = []
     for word, speeds in (
-        ("faster", [speed for speed in told if speed.percent > 0]),
-        ("slower", [speed for speed in told if speed.percent <= 0]),
+        ("faster", [speed for speed in differences if speed.percent > 0]),
+        ("slower", [speed for speed in differences if speed.percent <= 0]),
     ):
         if speeds:
             most = " at most" if len(speeds) > 1 else ""
             sure = f"± {max(speed.half for speed in speeds):.1f}{most}"
             size = f"{_range([abs(speed.percent) for speed in speeds], 1)} % ({sure})"
-            words.append(f"{size} {word} than {against} in {len(speeds)} {count}")
+            phrases.append(f"{size} {word} than {against} in {len(speeds)} {count}")
     untold = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]
     unsure = sum(speed is not None and speed.interval is None for speed in untold)
     alike = sum(speed is not None and speed.interval is not None for speed in untold)
     if alike:
-        words.append(f"as fast as {against} within the noise in {alike} {count}")
+        phrases.append(f"as fast as {against} within the noise in {alike} {count}")
     if unsure:
-        words.append(f"without an interval in {unsure} {count}")
+        phrases.append(f"without an interval in {unsure} {count}")
     if len(untold) > alike + unsure:
-        words.append(f"not compared in speed in {len(untold) - alike - unsure} {count}")
-    text = f"{axis} {setting} is {', '.join(words)}{_memory(cells)}"
-    others = sum(cell.parity is not None and cell.parity.same is False for cell in cells)
-    return text + (f"; its loss is another one in {others} {count}" if others else "") + "."
+        phrases.append(f"not compared in speed in {len(untold) - alike - unsure} {count}")
+    text = f"{axis} {setting} is {', '.join(phrases)}{_memory(cells)}"
+    unlike = sum(cell.parity is not None and cell.parity.same is False for cell in cells)
+    return text + (f"; its loss is another one in {unlike} {count}" if unlike else "") + "."
 
 
 def _fastest(table: Sequence[Row], *, fewest: int) -> list[str]:
@@ -203,10 +203,10 @@ def _fastest(table: Sequence[Row], *, fewest: int) -> list[str]:
             tasks.setdefault((row.record.model, row.record.sample_length), []).append(row)
     called = _names(table)
     several = [rows for rows in tasks.values() if len(rows) >= fewest]
-    said = [text for rows in several[:MOST_MODELS] for text in _fastest_of(rows, called)]
+    sentences = [text for rows in several[:MOST_MODELS] for text in _fastest_of(rows, called)]
     if len(several) > MOST_MODELS:
-        said.append(f"{len(several) - MOST_MODELS} more models have no sentence here.")
-    return said
+        sentences.append(f"{len(several) - MOST_MODELS} more models have no sentence here.")
+    return sentences
 
 
 def _fastest_of(rows: Sequence[Row], called: Mapping[int, str]) -> list[str]:
@@ -233,17 +233,17 @@ def _memory_trade(table: Sequence[Row]) -> list[str]:
             record = row.record
             task = record.model, record.sample_length, record.world_size
             tasks.setdefault(task, []).append((used, row.samples_per_s, row))
-    called, said = _names(table), []
+    called, sentences = _names(table), []
     for rows in tasks.values():
         used, rate, least = min(rows, key=lambda cell: cell[0])
         most_used, most, _ = max(rows, key=lambda cell: cell[1])
         less, slower = (1 - used / most_used) * 100, (1 - rate / most) * 100
         if less >= _WORTH_PERCENT and slower >= _LEAST_MEMORY:
-            said.append(
+            sentences.append(
                 f"{called[id(least)]} needs the least memory: {less:.0f} % less than the fastest"
                 f" at {slower:.0f} % less speed."
             )
-    return said[:MOST_MODELS]
+    return sentences[:MOST_MODELS]
 
 
 def _scaling(table: Sequence[Row]) -> list[str]:
@@ -258,8 +258,8 @@ def _scaling(table: Sequence[Row]) -> list[str]:
         return []
     fewest = min(scaling.base_devices for _, scaling in ends.values())
     most = max(devices for devices, _ in ends.values())
-    kept = _range([scaling.efficiency * 100 for _, scaling in ends.values()], 0)
-    return [f"From {fewest} to {most} devices, {kept} % of the speed per device is kept."]
+    efficiency = _range([scaling.efficiency * 100 for _, scaling in ends.values()], 0)
+    return [f"From {fewest} to {most} devices, {efficiency} % of the speed per device is kept."]
 
 
 def _too_noisy(table: Sequence[Row]) -> list[str]:
@@ -275,8 +275,10 @@ def _too_noisy(table: Sequence[Row]) -> list[str]:
                 counts.append(repeats_to_see(times, times, NOISY_PERCENT))
     if not halves:
         return []
-    known = [count for count in counts if count is not None]
-    need = f"about {max(known)} repeats" if len(known) == len(counts) else "more repeats than fit"
+    repeats = [count for count in counts if count is not None]
+    need = (
+        f"about {max(repeats)} repeats" if len(repeats) == len(counts) else "more repeats than fit"
+    )
     are = "cell is" if len(halves) == 1 else "cells are"
     return [
         f"{len(halves)} {are} too noisy (\u00b1 {_range(halves, 0)} %): {need} show a difference"
@@ -291,7 +293,7 @@ def _names(table: Sequence[Row]) -> Mapping[int, str]:
 
 def _not_compared(table: Sequence[Row]) -> list[str]:
     """Say how many results have no baseline to be compared with, and why not."""
-    left = [
+    skipped = [
         c
         for row in table
         if row.finished
@@ -299,17 +301,19 @@ def _not_compared(table: Sequence[Row]) -> list[str]:
         and not c.is_baseline
         and not c.differences
     ]
-    failed = sum(c.base is not None and not c.base.finished for c in left)
-    alone = sum(c.base is None for c in left)
-    against = f"{left[0].axis} {left[0].value}" if left else ""
-    said = []
+    failed = sum(c.base is not None and not c.base.finished for c in skipped)
+    alone = sum(c.base is None for c in skipped)
+    against = f"{skipped[0].axis} {skipped[0].value}" if skipped else ""
+    sentences = []
     if failed:
-        said.append(f"{_cells(failed)} not compared: {against} has no result beside {_it(failed)}.")
+        sentences.append(
+            f"{_cells(failed)} not compared: {against} has no result beside {_it(failed)}."
+        )
     if alone:
-        said.append(
+        sentences.append(
             f"{_cells(alone)} not compared: no one cell of {against} is else like {_it(alone)}."
         )
-    return said
+    return sentences
 
 
 def _cells(count: int) -> str:
@@ -324,8 +328,8 @@ def _without_result(table: Sequence[Row]) -> list[str]:
     missing = Counter(row.status for row in table if not row.finished)
     if not missing:
         return []
-    words = ", ".join(f"{count} {status}" for status, count in missing.items())
+    statuses = ", ".join(f"{count} {status}" for status, count in missing.items())
     if len(table) == 1:
         return [f"The one cell has no result: {table[0].status}."]
     has = "has" if sum(missing.values()) == 1 else "have"
-    return [f"{sum(missing.values())} of {len(table)} cells {has} no result: {words}."]
+    return [f"{sum(missing.values())} of {len(table)} cells {has} no result: {statuses}."]

@@ -81,8 +81,8 @@ def panels(
     all_of_them = (low - 0.04 * (high - low), high + 0.04 * (high - low)) if high > low else None
     panels = []
     for number, group in enumerate(grouped[:MOST_PANELS]):
-        members = [drawn[place] for place in group.members]
-        places = [by_name[name] if by_name else place for place, name in enumerate(group.names)]
+        members = [drawn[index] for index in group.members]
+        places = [by_name[name] if by_name else index for index, name in enumerate(group.names)]
         limits = frame([curve.run for curve, _ in members]) if frame else None
         if shared and len(grouped) > 1:
             limits = all_of_them
@@ -110,8 +110,8 @@ def panels(
 
 def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]:
     return [
-        {"label": name, "mark": mark(place)}
-        for name, place in zip(names, places, strict=True)
+        {"label": name, "mark": mark(index)}
+        for name, index in zip(names, places, strict=True)
         if name
     ]
 
@@ -120,13 +120,13 @@ def _styles(
     curves: Sequence[Points], places: Sequence[int], limits: _Frame
 ) -> tuple[list[dict[str, Any]], list[Coinciding]]:
     """Return each curve's style, in which those that lie on each other take turns, and these."""
-    styles = [line_style(place) for place in places]
+    styles = [line_style(index) for index in places]
     every = [y for points in curves for _, y in points]
     low, high = limits or (min(every), max(every))
     alike = coinciding(curves, high - low)
     for group in alike:
-        for place, dashes in zip(group.members, taking_turns(len(group.members)), strict=True):
-            styles[place]["linestyle"] = dashes
+        for index, dashes in zip(group.members, taking_turns(len(group.members)), strict=True):
+            styles[index]["linestyle"] = dashes
     return styles, alike
 
 

@@ -84,21 +84,23 @@ def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict
     rates = dict(zip(map(id, counted), summary.runs if summary else (), strict=False))
     runs = []
     for record in row.records:
-        found, own = _of(record, evidence), rates.get(id(record))
+        run_evidence, rate = _of(record, evidence), rates.get(id(record))
         runs.append(
             {
                 "repeat": record.repeat,
                 "attempt": record.attempt,
                 "status": record.status,
                 "reason": printable(record.reason),
-                "rate": number_text(own),
+                "rate": number_text(rate),
                 "counted": record in counted,
                 "began": _clock(record.began),
                 "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,
                 "hosts": printable(some(record.hosts, 8)),
-                "logs": _logs(record, found, inside),
-                "traces": _traces(found) if found else [],
-                "script": href(found.href(found.script)) if found and found.script else None,
+                "logs": _logs(record, run_evidence, inside),
+                "traces": _traces(run_evidence) if run_evidence else [],
+                "script": href(run_evidence.href(run_evidence.script))
+                if run_evidence and run_evidence.script
+                else None,
             }
         )
     return runs
@@ -147,14 +149,14 @@ def bytes_text(count: int) -> str:
 
 def _commands(row: Row, evidence: Evidences) -> dict[str, Any]:
     """Return the commands of the run that describes the cell, and why it is missing."""
-    found = _of(row.record, evidence)
+    run_evidence = _of(row.record, evidence)
     several = len(row.records) > 1
-    if found is None:
+    if run_evidence is None:
         return {"commands": [], "command_of": "", "no_command": "it has not run"}
     return {
-        "commands": [] if found.missing else commands(found),
-        "command_of": f" of repeat {found.repeat}" if several else "",
-        "no_command": found.missing,
+        "commands": [] if run_evidence.missing else commands(run_evidence),
+        "command_of": f" of repeat {run_evidence.repeat}" if several else "",
+        "no_command": run_evidence.missing,
     }
 
 
@@ -162,8 +164,8 @@ def _tails(row: Row, evidence: Evidences, letters: int) -> list[dict[str, str]]:
     """Return the end of the log that tells most of each repeat, of `letters` at most."""
     tails = []
     for record in row.records:
-        found = _of(record, evidence)
-        node = _telling(record, found) if found else None
+        run_evidence = _of(record, evidence)
+        node = _telling(record, run_evidence) if run_evidence else None
         if node is None or not node.log.tail:
             continue
         lines = _last(node.log.tail, letters)
@@ -174,8 +176,8 @@ def _tails(row: Row, evidence: Evidences, letters: int) -> list[dict[str, str]]:
 
 def _telling(record: Record, found: Evidence) -> NodeEvidence | None:
     """Return the node whose log the record names, else the first with a log."""
-    named = (node for node in found.nodes if found.href(node.log.path) == record.log)
-    return next(named, None) or next((node for node in found.nodes if node.log.tail), None)
+    nodes = (node for node in found.nodes if found.href(node.log.path) == record.log)
+    return next(nodes, None) or next((node for node in found.nodes if node.log.tail), None)
 
 
 def _last(lines: Sequence[str], letters: int) -> list[str]:
@@ -190,20 +192,20 @@ def _last(lines: Sequence[str], letters: int) -> list[str]:
 
 def _own_variables(table: Sequence[Row], evidence: Evidences) -> list[list[tuple[str, str]]]:
     """Return each row's variables that not all cells with a command set to the same value."""
-    each: list[dict[str, str]] = []
+    node_variables: list[dict[str, str]] = []
     for row in table:
-        found = _of(row.record, evidence)
-        nodes = [node for node in (found.nodes if found else ()) if node.commands]
+        run_evidence = _of(row.record, evidence)
+        nodes = [node for node in (run_evidence.nodes if run_evidence else ()) if node.commands]
         values: dict[str, dict[str, None]] = {}
         for node in nodes:
             for name, value in node.env.items():
                 values.setdefault(name, {})[value] = None
-        each.append({name: " | ".join(several) for name, several in values.items()})
-    known = [variables for variables in each if variables]
-    shared = set(known[0].items()) if known else set()
-    for variables in known[1:]:
+        node_variables.append({name: " | ".join(several) for name, several in values.items()})
+    non_empty = [variables for variables in node_variables if variables]
+    shared = set(non_empty[0].items()) if non_empty else set()
+    for variables in non_empty[1:]:
         shared &= variables.items()
     return [
         [(name, value) for name, value in variables.items() if (name, value) not in shared]
-        for variables in each
+        for variables in node_variables
     ]

@@ -56,9 +56,9 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
     for count in range(min(len(varying), _MOST_AXES) + 1):
         for names in combinations(varying, count):
             places_by_values: dict[tuple[str | None, ...], list[int]] = {}
-            for place, each in enumerate(axes):
+            for index, each in enumerate(axes):
                 places_by_values.setdefault(tuple(each.get(name) for name in names), []).append(
-                    place
+                    index
                 )
             small = max(map(len, places_by_values.values()), default=0) <= most
             useful = len(places_by_values) <= max(len(axes) / 2, 1)  # not one plot for each cell
@@ -73,27 +73,27 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
             for places in [range(begin, min(begin + most, len(axes)))]
         ]
     # An axis that tells no two members of any group apart would only make names longer.
-    rest = [
+    remaining = [
         name
         for name in varying
-        if any(len({axes[place].get(name) for place in places}) > 1 for places in best.values())
+        if any(len({axes[index].get(name) for index in places}) > 1 for places in best.values())
     ]
     return [
-        _group(_words(axes[places[0]], by), axes, places, rest)
+        _group(_words(axes[places[0]], by), axes, places, remaining)
         for places in best.values()
         if places
     ]
 
 
 def _numbered(places: Sequence[int]) -> str:
-    first, last = places[0] + 1, places[-1] + 1
-    return f"cell {first}" if first == last else f"cells {first} to {last}"
+    begin, end = places[0] + 1, places[-1] + 1
+    return f"cell {begin}" if begin == end else f"cells {begin} to {end}"
 
 
 def _group(
     label: str, axes: Sequence[Mapping[str, str]], places: Sequence[int], names: Sequence[str]
 ) -> Group:
-    member_names = [_words(axes[place], names) or label for place in places]
+    member_names = [_words(axes[index], names) or label for index in places]
     return Group(label, tuple(places), tuple(member_names))
 
 
@@ -105,5 +105,5 @@ def colours(drawn: Sequence[Group]) -> dict[str, int] | None:
     """Give each name a colour, if the same few names stand in all groups; None: by their places."""
     names = dict.fromkeys(name for group in drawn for name in group.names)
     return (
-        {name: place for place, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None
+        {name: index for index, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None
     )

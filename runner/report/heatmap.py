@@ -25,15 +25,15 @@ def heatmaps(table: Sequence[Row]) -> list[dict[str, Any]]:
     """
     cells = _axes(table)
     rates = [_rate(row) for row in table]
-    known = [rate for rate in rates if rate]
-    if not known:
+    measured = [rate for rate in rates if rate]
+    if not measured:
         return []
     names = dict.fromkeys(name for each in cells for name in each)
     values = {name: _ordered(each[name] for each in cells if name in each) for name in names}
-    count = {name: len(found) for name, found in values.items() if len(found) > 1}
+    count = {name: len(axis_values) for name, axis_values in values.items() if len(axis_values) > 1}
     varying = sorted(count, key=lambda name: -count[name])
     pairs = sorted(combinations(varying, 2), key=lambda pair: -count[pair[0]] * count[pair[1]])
-    drawn = (_pair(table, cells, values, pair, (min(known), max(known))) for pair in pairs)
+    drawn = (_pair(table, cells, values, pair, (min(measured), max(measured))) for pair in pairs)
     return [each for each in drawn if each][:MOST_PAIRS]
 
 
@@ -44,17 +44,17 @@ def _rate(row: Row) -> float | None:
 def _axes(table: Sequence[Row]) -> list[dict[str, str]]:
     """Return each row's axes; its campaign is one, where there are several."""
     several = len({row.record.campaign for row in table}) > 1
-    own = [{"campaign": printable(row.record.campaign)} if several else {} for row in table]
-    return [{**axes, **campaign} for campaign, axes in zip(own, axes_of(table), strict=True)]
+    campaigns = [{"campaign": printable(row.record.campaign)} if several else {} for row in table]
+    return [{**axes, **campaign} for campaign, axes in zip(campaigns, axes_of(table), strict=True)]
 
 
 def _ordered(values: Any) -> list[str]:
     """Order values: numbers by size, words as they come."""
-    found = list(dict.fromkeys(values))
+    distinct = list(dict.fromkeys(values))
     try:
-        return sorted(found, key=float)
+        return sorted(distinct, key=float)
     except ValueError:
-        return found
+        return distinct
 
 
 def _pair(
@@ -65,14 +65,14 @@ def _pair(
     ends: tuple[float, float],
 ) -> dict[str, Any] | None:
     down, across = pair
-    others = [name for name in values if name not in pair and len(values[name]) > 1]
+    other_names = [name for name in values if name not in pair and len(values[name]) > 1]
     settings: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], list[Row]]] = {}
     left_out = 0
     for row, axes in zip(table, cells, strict=True):
         if down not in axes or across not in axes:
             left_out += 1
             continue
-        setting = tuple((name, axes[name]) for name in others if name in axes)
+        setting = tuple((name, axes[name]) for name in other_names if name in axes)
         places = settings.setdefault(setting, {})
         places.setdefault((axes[down], axes[across]), []).append(row)
     grids = [_grid(setting, of, pair, values, ends) for setting, of in settings.items()]

@@ -35,8 +35,8 @@ def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
             "step time, ms", "iteration", runs, node_curves.times_by_node
         ),
         "sampled": [
-            {"title": title, "words": words, "plot": plot}
-            for title, label, quantity, words in _SAMPLED
+            {"title": title, "words": caption, "plot": plot}
+            for title, label, quantity, caption in _SAMPLED
             if not (quantity == "busy" and node_curves.flat(runs, quantity))
             and (plot := node_curves.by_node(label, "s", runs, node_curves.sampled(quantity)))
         ],

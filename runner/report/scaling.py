@@ -106,12 +106,12 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
             series.setdefault((kind, scaled.series), []).append(row)
     result: list[dict[str, Any]] = []
     for (kind, key), rows in series.items():
-        others = [dict(other) for k, other in series if k == kind]
-        differs = {n: v for n, v in key if any(other.get(n) != v for other in others)}
+        others = [dict(fields) for k, fields in series if k == kind]
+        differs = {n: v for n, v in key if any(fields.get(n) != v for fields in others)}
         # `batch` differs in every strong or weak series of its own; name it when nothing else does.
-        named = {n: v for n, v in differs.items() if n != "batch"} or differs
+        differing = {n: v for n, v in differs.items() if n != "batch"} or differs
         batch = {"strong": "global batch", "weak": "batch per device"}[kind]
-        labels: dict[str, str] = {batch if n == "batch" else n: v for n, v in named.items()}
+        labels: dict[str, str] = {batch if n == "batch" else n: v for n, v in differing.items()}
         result.append(
             {
                 "kind": kind,
@@ -134,8 +134,8 @@ class _Quantity:
 
 
 def _ideal_rate(one: _Series, devices: int) -> float:
-    first = one["rows"][0]
-    return float(first.samples_per_s / first.record.world_size * devices)
+    smallest = one["rows"][0]
+    return float(smallest.samples_per_s / smallest.record.world_size * devices)
 
 
 def _rate_interval(one: _Series, row: Row) -> tuple[float, float] | None:

@@ -78,9 +78,9 @@ def _plots(tuned: Tuned) -> Iterable[Markup]:
             "predicted", guessed, f"measured, {tuned.unit}", f"predicted, {tuned.unit}", diagonal
         )
     if runs:
-        first = min(one.began for one in tuned.runs)
-        timed = [((one.began + one.wall_s - first) / 60, one.figure or 0.0, one) for one in runs]
-        best = [((one.began + one.wall_s - first) / 60, one.best) for one in tuned.runs if one.best]
+        began = min(one.began for one in tuned.runs)
+        timed = [((one.began + one.wall_s - began) / 60, one.figure or 0.0, one) for one in runs]
+        best = [((one.began + one.wall_s - began) / 60, one.best) for one in tuned.runs if one.best]
 
         def leader(axes: Axes) -> None:
             if best:

@@ -88,11 +88,11 @@ def _cell(row: Row, column: Column, name: str) -> dict[str, Any]:
 
 def _keys(columns: Sequence[Column]) -> list[str]:
     """Return what the columns are called in an address: an axis by its own name, if no other is."""
-    taken = {column.key for column in columns}
-    own = [column.key.removeprefix("axis_") for column in columns]
+    used = {column.key for column in columns}
+    axis_keys = [column.key.removeprefix("axis_") for column in columns]
     return [
-        name if name == column.key or name not in taken else column.key
-        for name, column in zip(own, columns, strict=True)
+        name if name == column.key or name not in used else column.key
+        for name, column in zip(axis_keys, columns, strict=True)
     ]
 
 
@@ -102,8 +102,8 @@ def _ranks(columns: Sequence[Column]) -> dict[str, int]:
     """
 
     def worth(column: Column) -> tuple[int, float]:
-        first = _FIRST.index(column.key) if column.key in _FIRST else len(_FIRST)
-        return first, -(column.worth or 0)
+        position = _FIRST.index(column.key) if column.key in _FIRST else len(_FIRST)
+        return position, -(column.worth or 0)
 
     return {column.key: at for at, column in enumerate(sorted(columns, key=worth))}
 
@@ -131,13 +131,13 @@ def _value(row: Row, column: Column, text: str) -> str | None:
     if column.kind != "measure" or text == MISSING:
         return None
     try:
-        known = value(row, column.key)
+        cell_value = value(row, column.key)
     except KeyError:  # a column for people alone
-        known = None
-    if isinstance(known, int | float) and not isinstance(known, bool):
-        return f"{known:.6g}"
-    found = _NUMBER.search(text)
-    return found[0].replace(",", "") if found else None
+        cell_value = None
+    if isinstance(cell_value, int | float) and not isinstance(cell_value, bool):
+        return f"{cell_value:.6g}"
+    match = _NUMBER.search(text)
+    return match[0].replace(",", "") if match else None
 
 
 def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:

@@ -37,12 +37,12 @@ def small_curves(run: Record) -> list[dict[str, Any]]:
         if len(points) < 2:
             continue
         low, high = min(y for _, y in points), max(y for _, y in points)
-        words = (
+        caption = (
             f"{number_text(low)} to {number_text(high)}, iterations {points[0][0]:.0f} to"
             f" {points[-1][0]:.0f}; last {number_text(points[-1][1])}"
         )
-        svg = _svg(thinned(points, POINTS), (low, high), f"{title}: {words}")
-        drawn.append({"title": title, "words": words, "svg": svg})
+        svg = _svg(thinned(points, POINTS), (low, high), f"{title}: {caption}")
+        drawn.append({"title": title, "words": caption, "svg": svg})
     return drawn
 
 

@@ -60,20 +60,20 @@ class Axis:
         scaled = [piece for piece in self.pieces if not piece.cut]
         running = sum(piece.end - piece.begin for piece in scaled)
         step = next((step for step in _STEPS if running / step <= 7), 86400 * (running // 6e5 + 1))
-        found: list[dict[str, str]] = []
+        marks: list[dict[str, str]] = []
         last, free = "", -_APART
         for piece in scaled:
             first = math.ceil(piece.begin / step) * step
             for number in range(int((piece.end - first) // step) + 1):
                 at = first + number * step
-                left = self.percent(at)
-                if left < free or left > piece.right - _APART / 2:
+                percent = self.percent(at)
+                if percent < free or percent > piece.right - _APART / 2:
                     continue
                 today, label = day(at), second(at) if step < 60 else minute(at, since=at)
                 label = label if today == last else f"{today} {label}"
-                free, last = left + _APART * (1 if len(label) < 9 else 2), today
-                found.append({"left": f"{left:.2f}", "label": label})
-        return found
+                free, last = percent + _APART * (1 if len(label) < 9 else 2), today
+                marks.append({"left": f"{percent:.2f}", "label": label})
+        return marks
 
 
 def axis_of(spans: Sequence[tuple[float, float]]) -> Axis:

@@ -38,10 +38,10 @@ class _Ran:
 
     @property
     def times(self) -> str:
-        words = f"{minute(self.began)} to {minute(self.ended, self.began)}"
-        words += f" ({lasts(self.ended - self.began)})"
+        text = f"{minute(self.began)} to {minute(self.ended, self.began)}"
+        text += f" ({lasts(self.ended - self.began)})"
         waited = self.began - self.queued
-        return f"{words}, queued for {lasts(waited)} before" if waited else words
+        return f"{text}, queued for {lasts(waited)} before" if waited else text
 
 
 def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -50,16 +50,16 @@ def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
     for row in table:
         campaigns.setdefault(row.record.campaign, []).append(row)
     drawn = [_timeline(rows) for rows in campaigns.values()]
-    found = [each for each in drawn if each]
+    timelines_drawn = [each for each in drawn if each]
     names = [printable(name) for name, each in zip(campaigns, drawn, strict=True) if each]
     return [
         {**each, "title": name if len(campaigns) > 1 else ""}
-        for name, each in zip(names, found, strict=True)
+        for name, each in zip(names, timelines_drawn, strict=True)
     ]
 
 
 def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
-    runs = [run for place, row in enumerate(rows) for run in _runs(row, str(place))]
+    runs = [run for index, row in enumerate(rows) for run in _runs(row, str(index))]
     if not runs:
         return None
     by_cell = len(rows) <= MOST_LANES
@@ -68,7 +68,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         for lane in [run.cell] if by_cell else run.hosts:
             lanes.setdefault(lane, []).append(run)
     axis = axis_of([(run.queued, run.ended) for run in runs])
-    shown = list(lanes.items())[:MOST_LANES]
+    visible_lanes = list(lanes.items())[:MOST_LANES]
     waits = sum(row.status in NOT_ENDED for row in rows)
     return {
         "by_cell": by_cell,
@@ -80,7 +80,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
                     _place(axis, run.queued, run.began) for run in of_lane if run.began > run.queued
                 ],
             }
-            for name, of_lane in shown
+            for name, of_lane in visible_lanes
         ],
         "ticks": axis.ticks(),
         "cuts": axis.cuts(),
@@ -89,7 +89,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         "repeats": by_cell and any(run.repeat > 1 for run in runs),
         "again": sum(not run.last for run in runs),
         "idle": lasts(axis.idle) if axis.idle >= 1 else "",
-        "left_out": len(lanes) - len(shown),
+        "left_out": len(lanes) - len(visible_lanes),
         "zone": ZONE,
         "waiting": waits,
     }
@@ -97,9 +97,9 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 def _runs(row: Row, cell: str) -> Iterable[_Ran]:
     for record in row.records:
-        for tried in record.tried:
-            if tried.began is not None:
-                yield _ran(cell, record, tried, tried.hosts, None)
+        for attempt in record.tried:
+            if attempt.began is not None:
+                yield _ran(cell, record, attempt, attempt.hosts, None)
         if record.began is not None:
             yield _ran(cell, record, record, record.hosts, href(record.log))
 
@@ -133,19 +133,19 @@ def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[st
     """Yield the blocks of a lane; of runs too narrow to be told apart one block."""
     groups: list[list[_Ran]] = []
     for run in runs:
-        last = groups[-1][-1] if groups else None
+        previous = groups[-1][-1] if groups else None
         width = axis.percent(run.ended) - axis.percent(run.began)
         if (
-            last is not None
+            previous is not None
             and width < _NARROW
-            and last.status == run.status
+            and previous.status == run.status
             and axis.percent(run.ended) - axis.percent(groups[-1][0].began) < 2 * _NARROW
         ):
             groups[-1].append(run)
         else:
             groups.append([run])
     for group in groups:
-        first, last = group[0], group[-1]
+        first, previous = group[0], group[-1]
         place = _place(axis, first.began, max(run.ended for run in group))
         single = len(group) == 1
         yield {
@@ -159,7 +159,7 @@ def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[st
             "title": _title(first, by_cell)
             if single
             else f"{len(group)} runs, {first.status}: {minute(first.began)} to"
-            f" {minute(last.ended, first.began)}",
+            f" {minute(previous.ended, first.began)}",
         }
 
 

@@ -120,7 +120,7 @@ def _none_found(site: WholeSite) -> str:
     if worse:
         text += (
             f" {counted(worse, 'campaign')} had cells that were worse than in the campaign before"
-            " (table below): one campaign alone is no change over time."
+            " (table below): one campaign alone does not make a change over time."
         )
     return text
 

@@ -27,9 +27,13 @@ def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) ->
             raise
         axis, _, wanted = (part.strip() for part in baseline.partition("="))
     named = dict.fromkeys(name for row in table for name in row.record.axes)
-    others = [name for name in axis_names(table) if name != axis]
+    other_axes = [name for name in axis_names(table) if name != axis]
     # An axis that a person named may imply the system: a trainer, say.
-    told_apart = [others] if "system" in named else [others, [n for n in others if n != "system"]]
+    told_apart = (
+        [other_axes]
+        if "system" in named
+        else [other_axes, [n for n in other_axes if n != "system"]]
+    )
 
     def key(row: Row, names: Sequence[str]) -> tuple[str, ...]:
         return (row.record.campaign, *(value_text(row.value(name)) for name in names))
@@ -41,8 +45,8 @@ def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) ->
                 by_key.setdefault(key(row, names), []).append(row)
 
     def counterparts(row: Row) -> Sequence[Row]:
-        found = (by_key.get(key(row, n), []) for n, by_key in zip(told_apart, bases, strict=True))
-        return next(filter(None, found), [])
+        matches = (by_key.get(key(row, n), []) for n, by_key in zip(told_apart, bases, strict=True))
+        return next(filter(None, matches), [])
 
     return [
         replace(row, comparison=_compare(row, counterparts(row), axis, wanted)) for row in table
@@ -55,15 +59,15 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
         raise UserError(f"baseline {baseline!r} should read AXIS=VALUE, for example zero_stage=0")
     names = axis_names(table)
     if axis not in names:
-        known = ", ".join(names) or "none (no cells)"
+        listed = ", ".join(names) or "none (no cells)"
         raise UserError(
             f"baseline {baseline!r}: no cell has the axis {axis!r}"
-            f"{nearest(axis, names)}; axes: {known}"
+            f"{nearest(axis, names)}; axes: {listed}"
         )
     values = list(dict.fromkeys(value_text(row.value(axis)) for row in table))
-    for known in values:
-        if alike(wanted, known):
-            return axis, known
+    for listed in values:
+        if alike(wanted, listed):
+            return axis, listed
     raise UserError(
         f"baseline {baseline!r}: no cell has {axis}={wanted}"
         f"{nearest(wanted, values)}; values: {', '.join(values)}"

@@ -75,5 +75,5 @@ def _readable(row: Row) -> Row:
 
 def _unreadable(runs: Sequence[Record], error: Exception) -> Row:
     reason = f"its figures cannot be shown: {printable(str(error))[:200] or type(error).__name__}"
-    shown = replace(runs[0], status="unreadable", reason=reason, measurement=Measurement())
-    return Row((shown,), CellStatistics())
+    row = replace(runs[0], status="unreadable", reason=reason, measurement=Measurement())
+    return Row((row,), CellStatistics())

@@ -177,8 +177,8 @@ def _marks(entry: Entry, key: str) -> str:
 
 def _axes(row: Row) -> str:
     """Return what distinguishes the cell, except its sizes."""
-    named = {key: value for key, value in row.axes.items() if key not in _SIZES}
-    return ", ".join(f"{key}={value_text(value)}" for key, value in named.items())
+    axes = {key: value for key, value in row.axes.items() if key not in _SIZES}
+    return ", ".join(f"{key}={value_text(value)}" for key, value in axes.items())
 
 
 def _size(row: Row) -> str:

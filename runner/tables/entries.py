@@ -72,9 +72,9 @@ class Entry:
                 return self.beside.labels.get(key)
             return facts(self.row).get(key)
         assert self.published is not None
-        known = facts(self.beside) if isinstance(self.beside, Row) else {}
-        known |= self.published.cell or {}
-        return self.published.labels.get(key, known.get(key))
+        values = facts(self.beside) if isinstance(self.beside, Row) else {}
+        values |= self.published.cell or {}
+        return self.published.labels.get(key, values.get(key))
 
     def text(self, label: str) -> str | None:
         """Return a label: the document's, or ours with the keys in braces filled in; None: not
@@ -85,10 +85,10 @@ class Entry:
         template = self.labels.get(label)
         if template is None or self.row is None:
             return None
-        known = {**facts(self.row), "number": self.number, "cell": self.row.cell}
+        fields = {**facts(self.row), "number": self.number, "cell": self.row.cell}
 
         def fill(match: re.Match[str]) -> str:
-            return value_text(known[match[1]]) if match[1] in known else match[0]
+            return value_text(fields[match[1]]) if match[1] in fields else match[0]
 
         return printable(re.sub(r"\{(\w+)\}", fill, template))
 
@@ -101,20 +101,22 @@ def entries(
     A document's row that stands beside none goes with the next of its rows that does, so that a
     competitor stays where the document has it; the rest comes last, in the documents' order.
     """
-    known = [facts(row) for row in table]
+    row_facts = [facts(row) for row in table]
     beside = [
-        next((index for index, cell in enumerate(known) if document.stands_beside(cell)), None)
+        next((index for index, cell in enumerate(row_facts) if document.stands_beside(cell)), None)
         for document in published
     ]
     placed: list[tuple[int, int, Entry]] = []
     following = len(table)
-    for place in reversed(range(len(published))):
-        index = beside[place]
+    for index_published in reversed(range(len(published))):
+        index = beside[index_published]
         following = following if index is None else index
         near = None if index is None else table[index]
-        placed.append((following, place, Entry(None, published[place], beside=near)))
+        placed.append(
+            (following, index_published, Entry(None, published[index_published], beside=near))
+        )
     for index, row in enumerate(table):
-        document = next((d for d in published if d.stands_beside(known[index])), None)
+        document = next((d for d in published if d.stands_beside(row_facts[index])), None)
         placed.append((index, len(published), Entry(row, None, labels, index + 1, document)))
     return [entry for _, _, entry in sorted(placed, key=lambda item: item[:2])]
 
@@ -133,10 +135,10 @@ def split_by(
 
 def title(name: Sequence[tuple[str, str]], other: str) -> str:
     """Name a split table."""
-    known = dict(name)
-    if set(known) == {"nodes", "devices_per_node"}:
+    titles = dict(name)
+    if set(titles) == {"nodes", "devices_per_node"}:
         return " x ".join(
-            f"{known[key]} {word}{'' if known[key] == '1' else 's'}"
+            f"{titles[key]} {word}{'' if titles[key] == '1' else 's'}"
             for key, word in (("nodes", "node"), ("devices_per_node", "device"))
         )
     return ", ".join(v if k == "table" else f"{k} {v}" for k, v in name) or other

@@ -81,15 +81,17 @@ def with_expectations(
     for row in table:
         subject = subject_of(row)
         if subject is not None:
-            found = expect(subject, shipped() if references is None else references)
-            row = replace(row, expectation=found if found and found.comparable else None)
+            expectation = expect(subject, shipped() if references is None else references)
+            row = replace(
+                row, expectation=expectation if expectation and expectation.comparable else None
+            )
         rows.append(row)
     return rows
 
 
 def _model(row: Row) -> str:
-    named = row.value("model") or row.value("flavor")
-    return named if isinstance(named, str) else ""
+    model = row.value("model") or row.value("flavor")
+    return model if isinstance(model, str) else ""
 
 
 def _parameters(row: Row) -> tuple[float | None, float | None]:
@@ -104,5 +106,5 @@ def _parameters(row: Row) -> tuple[float | None, float | None]:
 
 def _memory(device: str) -> str:
     """Return the memory that a device's name has: NVIDIA A100-SXM4-80GB."""
-    words = device.replace("-", " ").split()
-    return next((word for word in words if word[:-2].isdigit() and word.endswith("GB")), "")
+    parts = device.replace("-", " ").split()
+    return next((word for word in parts if word[:-2].isdigit() and word.endswith("GB")), "")

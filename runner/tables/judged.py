@@ -48,8 +48,8 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
 
 def _first(row: Row, others: Mapping[tuple[str, int], str]) -> str:
     """Return the cell that the first of a row's repeats shared something with, if one did."""
-    each = (others.get((record.cell_id, record.repeat)) for record in row.records)
-    return next(filter(None, each), "")
+    first_runs = (others.get((record.cell_id, record.repeat)) for record in row.records)
+    return next(filter(None, first_runs), "")
 
 
 def _nodes(table: Sequence[Row]) -> Mapping[Hosts, str]:

@@ -107,8 +107,8 @@ def table_values(
     ]
     models = [row.record.model for row in table if row.record.model]
     formulas = [vars(formula) for formula in dict.fromkeys(model.formula for model in models)]
-    asked = asked_for(table)
-    settings = [{**row["axes"], **{each.key: row[each.key] for each in asked}} for row in rows]
+    filters = asked_for(table)
+    settings = [{**row["axes"], **{each.key: row[each.key] for each in filters}} for row in rows]
     return {
         "schema": 1,
         "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,
@@ -132,7 +132,7 @@ def table_values(
 def _of_run(row: Row, record: Record) -> dict[str, float | None]:
     """Return what one run did, of the runs that give the cell's numbers; no others have any."""
     counted = runs_that_count(row.records)[1]
-    at = next((place for place, run in enumerate(counted) if run is record), None)
+    at = next((index for index, run in enumerate(counted) if run is record), None)
     figures: dict[str, float | None] = {}
     for name in ("samples_per_s", "step_time_ms"):
         summary: Summary | None = getattr(row.statistics, name)

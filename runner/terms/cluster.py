@@ -77,8 +77,8 @@ class Cluster:
         Else it has the same path everywhere: a launcher that works over ssh (deepspeed) starts
         processes of other nodes with the paths of its own.
         """
-        own = (node.host,) if self.root_shared else ()
-        return node.root.joinpath("runs", *own, run_id)
+        host_folder = (node.host,) if self.root_shared else ()
+        return node.root.joinpath("runs", *host_folder, run_id)
 
     def chain_folder(self, chain_id: str) -> PurePosixPath:
         """Return where a repeat's checkpoints lie; `chain_id` is the id of its first attempt."""
@@ -124,7 +124,7 @@ class Cluster:
         Keys of their defaults are left out, as they are of `digest`.
         """
         alike = self.nodes[:1] if self.engine.in_jobs else self.nodes
-        others = {
+        rest_of_nodes = {
             "cann_home": (self.cann_home, CANN_HOME),
             "scratch": (str(self.scratch or ""), ""),
             "root_shared": (self.root_shared, False),
@@ -137,7 +137,7 @@ class Cluster:
             if self.containers != Containers()
             else {},
             "engine": dict(self.engine.facts),
-            **{key: value for key, (value, default) in others.items() if value != default},
+            **{key: value for key, (value, default) in rest_of_nodes.items() if value != default},
         }
 
     @property

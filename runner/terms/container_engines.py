@@ -131,9 +131,9 @@ class Storing(ContainerEngine):
 
     def argv(self, container: Container) -> Argv:
         """Return `run`; a file is taken into the storage where that has not the image yet."""
-        taken = bool(container.storage)
+        stored = bool(container.storage)
         argv = [*self._called(container), "run", "--rm"]
-        argv += ["--quiet" if taken else "--pull=never", "--name", container.name]
+        argv += ["--quiet" if stored else "--pull=never", "--name", container.name]
         argv += ["--network=host", "--ipc=host", *([self.gpus] if container.gpus else [])]
         argv += container.options
         for mount in container.mounts:
@@ -142,7 +142,7 @@ class Storing(ContainerEngine):
         argv += ["--workdir", container.cwd]
         for name in container.env:
             argv += ["--env", name]
-        image = f"docker-archive:{container.image}" if taken else container.image
+        image = f"docker-archive:{container.image}" if stored else container.image
         return (*argv, image, *container.argv)
 
     def within(self, container: Container) -> Argv:

@@ -151,8 +151,8 @@ class Orders:
 
     def job(self, node: NodeRun) -> dict[str, Any]:
         """Return what one node's supervisor is told of its part; the rest is the launcher's."""
-        part = asdict(node)
+        fields = asdict(node)
         for key in ("host", "node_rank", "serves", "step", "tasks"):
-            del part[key]
+            del fields[key]
         chain = {**asdict(self.chain), "node": node.node_rank} if self.chain else None
-        return {"run_id": self.run_id, **part, **asdict(self.limits), "chain": chain}
+        return {"run_id": self.run_id, **fields, **asdict(self.limits), "chain": chain}

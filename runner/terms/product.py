@@ -32,12 +32,12 @@ class Products:
 
     def fresh(self, now: float, hosts: Collection[str] | None = None) -> Products:
         """Return those measured within the week before `now`; of `hosts` alone, if given."""
-        kept = {
+        recent = {
             host: tuple(each for each in products if 0 <= now - each.at <= WEEK_S)
             for host, products in self.nodes.items()
             if hosts is None or host in hosts
         }
-        return Products({host: products for host, products in kept.items() if products})
+        return Products({host: products for host, products in recent.items() if products})
 
     def with_newer(self, newer: Products) -> Products:
         """Return these, except what the newer ones have measured again."""

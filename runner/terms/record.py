@@ -205,8 +205,8 @@ class Measurement:
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""
-        asked: int | None = parameters.get("train_iters")
-        return asked if asked is not None else self.train_iters
+        train_iters: int | None = parameters.get("train_iters")
+        return train_iters if train_iters is not None else self.train_iters
 
 
 @dataclass(frozen=True)

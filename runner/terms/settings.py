@@ -102,8 +102,8 @@ class Settings:
         """
         if self.tuned:
             return True
-        first = self.repeats_of(cell)[:FEWEST_REPEATS]
-        return self.until_percent is not None and repeat not in first
+        repeats = self.repeats_of(cell)[:FEWEST_REPEATS]
+        return self.until_percent is not None and repeat not in repeats
 
     def asked(self) -> Iterator[tuple[AskedCell, int]]:
         """Yield each repeat of each cell, with its seed, in the matrix's order."""

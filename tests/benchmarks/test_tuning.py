@@ -87,8 +87,8 @@ GOOD = "gpt-12,0.3,8,8,32,4,1024,12,1024,16,2,2,2,219.7"
         (f"{HEADER}\n{GOOD.replace(',16,2', ',1e30,2')}", "it must be a whole number"),
         (f"{HEADER}\n{GOOD.replace('2,2,2', '2,2,4')}", "is 16, and devices 8; correct the line"),
         (f"{HEADER}\ngpt-12,0.3,8", "line 2: devices_per_node is ''"),
-        (f"{HEADER}\n\xff", "is no CSV in UTF-8"),
-        (f'{HEADER}\n"gpt', "is no CSV in UTF-8"),
+        (f"{HEADER}\n\xff", "is not CSV in UTF-8"),
+        (f'{HEADER}\n"gpt', "is not CSV in UTF-8"),
         (None, "cannot read"),
     ],
 )

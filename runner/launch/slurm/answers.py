@@ -149,8 +149,8 @@ def recorded(output: str) -> JobRecord | None:
     text = f" {output[:MOST_RECORD]}"
 
     def field(name: str, key: str) -> str:
-        _, _, rest = text.partition(f" {key}=")
-        return rest.partition(_AFTER.get(name, " "))[0].strip()
+        _, _, value = text.partition(f" {key}=")
+        return value.partition(_AFTER.get(name, " "))[0].strip()
 
     return _noun(JobRecord, {name: field(name, key) for name, key in _SCONTROL.items()})
 
@@ -192,8 +192,8 @@ def longest_s(output: str, name: str | None) -> float | None:
     """Read MaxTime of a partition (None: the default one) in what `scontrol -o show partition`
     prints: D-HH:MM:SS or UNLIMITED.
     """
-    wanted = re.compile(rf"PartitionName={re.escape(name)}\s" if name else r"\sDefault=YES\s")
-    line = next((line for line in output.splitlines() if wanted.search(f"{line} ")), "")
+    pattern = re.compile(rf"PartitionName={re.escape(name)}\s" if name else r"\sDefault=YES\s")
+    line = next((line for line in output.splitlines() if pattern.search(f"{line} ")), "")
     match = re.search(r"\sMaxTime=(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)\s", f"{line} ")
     if match is None:
         return None
@@ -210,8 +210,8 @@ def leaf_switches(output: str) -> list[str]:
 def sentence(stderr: str) -> str:
     """Return what a program of Slurm's complains about, as one line without its own name."""
     lines = (line.strip() for line in stderr.splitlines())
-    said = (re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in lines if line)
-    return printable("; ".join(dict.fromkeys(said)))[:1_000]
+    messages = (re.sub(r"^\w+: (?:error: |fatal: )?", "", line) for line in lines if line)
+    return printable("; ".join(dict.fromkeys(messages)))[:1_000]
 
 
 def _rows(output: str, names: tuple[str, ...]) -> Iterator[Mapping[str, str]]:

@@ -126,8 +126,8 @@ def _word(text: str, node: NodeRun) -> str:
     marks = {node.dir: '"$RUN_DIR"', **OF_A_JOB}
     if node.scratch:
         marks[node.scratch] = '"$SCRATCH"'
-    found = "|".join([*map(re.escape, marks), ADDRESS.pattern.replace("(", "(?:")])
-    parts = [part for part in re.split(f"({found})", text) if part]
+    pattern = "|".join([*map(re.escape, marks), ADDRESS.pattern.replace("(", "(?:")])
+    parts = [part for part in re.split(f"({pattern})", text) if part]
     return "".join(marks.get(part) or _address(part) or quoted(part) for part in parts) or "''"
 
 

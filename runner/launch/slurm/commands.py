@@ -69,13 +69,13 @@ def submit(script: Path, secrets: Mapping[str, str]) -> int:
     `secrets` are variables of the job beside the user's own. A ControllerError leaves open whether
     there is a job now: `find_by_comment` knows. Raises SlurmError with Slurm's words.
     """
-    said = _run("sbatch", "--parsable", str(script), secrets=secrets, limit_s=SUBMIT_S)
-    if said.code != 0 and (full := _FULL.search(said.stderr)):
+    result = _run("sbatch", "--parsable", str(script), secrets=secrets, limit_s=SUBMIT_S)
+    if result.code != 0 and (full := _FULL.search(result.stderr)):
         raise QueueFullError(f"the queue takes no more jobs of this user's ({full[0]})")
-    if said.code != 0:
-        raise SlurmError(f"sbatch refused {script}: {sentence(said.stderr)}")
+    if result.code != 0:
+        raise SlurmError(f"sbatch refused {script}: {sentence(result.stderr)}")
     # Of `id;cluster`; a site's own words may come before it.
-    number = said.stdout.strip().rpartition("\n")[2].partition(";")[0]
+    number = result.stdout.strip().rpartition("\n")[2].partition(";")[0]
     if not number.isdecimal():
         raise ControllerError(f"sbatch took {script} and said no job id: {number[:60]!a}")
     return int(number)
@@ -86,10 +86,10 @@ def test_only(script: Path) -> str | None:
 
     It would where jobs of this user's must end first.
     """
-    said = _run("sbatch", "--test-only", str(script), limit_s=SUBMIT_S)
-    if said.code == 0 or _FULL.search(said.stderr):
+    result = _run("sbatch", "--test-only", str(script), limit_s=SUBMIT_S)
+    if result.code == 0 or _FULL.search(result.stderr):
         return None
-    return sentence(said.stderr) or "sbatch gave no reason"
+    return sentence(result.stderr) or "sbatch gave no reason"
 
 
 def refused(script: Path) -> str:
@@ -118,12 +118,14 @@ def jobs(ids: Iterable[int]) -> dict[int, QueuedJob]:
 
     One that is missing has ended some minutes ago, or never was.
     """
-    wanted = sorted(set(ids))
-    if not wanted:
+    numbers = sorted(set(ids))
+    if not numbers:
         return {}
-    listed = ",".join(map(str, wanted))
-    found = answers.queued(_squeue("--states=all", f"--jobs={listed}", f"--format={SQUEUE_FORMAT}"))
-    return {number: found[number] for number in wanted if number in found}
+    listed = ",".join(map(str, numbers))
+    queued = answers.queued(
+        _squeue("--states=all", f"--jobs={listed}", f"--format={SQUEUE_FORMAT}")
+    )
+    return {number: queued[number] for number in numbers if number in queued}
 
 
 def ours() -> dict[str, QueuedJob]:
@@ -132,11 +134,11 @@ def ours() -> dict[str, QueuedJob]:
     The mark, not the id, says whose a job is: another cluster has the same ids.
     """
     whose = f"--user={os.getuid()}"
-    found = answers.queued(_squeue("--states=all", whose, f"--format={SQUEUE_FORMAT}"))
+    queued = answers.queued(_squeue("--states=all", whose, f"--format={SQUEUE_FORMAT}"))
     return {
-        found[number].comment.removeprefix(MARK).partition(COMMENTED)[0]: found[number]
-        for number in sorted(found)
-        if found[number].comment.startswith(MARK)
+        queued[number].comment.removeprefix(MARK).partition(COMMENTED)[0]: queued[number]
+        for number in sorted(queued)
+        if queued[number].comment.startswith(MARK)
     }
 
 
@@ -160,54 +162,54 @@ def ahead(waiting: Iterable[QueuedJob]) -> dict[int, int]:
 
 def job(number: int) -> JobRecord | None:
     """Return a job's record; None where the controller has none any more."""
-    said = _run("scontrol", "--oneliner", "show", "job", str(number))
-    found = answers.recorded(said.stdout) if _knows(said) else None
-    return found if found is not None and found.id == number else None
+    result = _run("scontrol", "--oneliner", "show", "job", str(number))
+    record = answers.recorded(result.stdout) if _knows(result) else None
+    return record if record is not None and record.id == number else None
 
 
 def accounted(ids: Iterable[int]) -> dict[int, AccountedJob]:
     """Return what sacct knows of these jobs; nothing where a site keeps no accounts."""
-    wanted = sorted(set(ids))
-    if not wanted:
+    numbers = sorted(set(ids))
+    if not numbers:
         return {}
-    listed = ",".join(map(str, wanted))
+    listed = ",".join(map(str, numbers))
     argv = ("--noheader", "--parsable2", f"--jobs={listed}", f"--format={SACCT_FORMAT}")
     for source in (("--allocations", "--duplicates"), ("--completion",)):
         try:
-            said = _run("sacct", *source, *argv)
+            result = _run("sacct", *source, *argv)
         except SlurmError:  # no sacct, or no database for now
             continue
-        found = answers.accounted(said.stdout) if said.code == 0 else {}
-        if found:
-            return {number: found[number] for number in wanted if number in found}
+        rows = answers.accounted(result.stdout) if result.code == 0 else {}
+        if rows:
+            return {number: rows[number] for number in numbers if number in rows}
     return {}
 
 
 def cancel(ids: Iterable[int]) -> None:
     """End these jobs, by their ids; those that have ended are none the worse for it."""
-    if wanted := sorted(set(ids)):
-        _knows(_run("scancel", *map(str, wanted)))
+    if numbers := sorted(set(ids)):
+        _knows(_run("scancel", *map(str, numbers)))
 
 
 def hosts(nodes: str) -> tuple[str, ...]:
     """Return the hosts of a node list such as node[1-4], in its order."""
-    said = _run("scontrol", "show", "hostnames", nodes)
-    _knows(said)
-    return tuple(said.stdout.split())
+    result = _run("scontrol", "show", "hostnames", nodes)
+    _knows(result)
+    return tuple(result.stdout.split())
 
 
 def switches() -> list[list[str]]:
     """Return the hosts of each leaf switch, in the topology's order; none where Slurm has none."""
-    said = _run("scontrol", "--oneliner", "show", "topology")
-    leaves = answers.leaf_switches(said.stdout) if said.code == 0 else []
+    result = _run("scontrol", "--oneliner", "show", "topology")
+    leaves = answers.leaf_switches(result.stdout) if result.code == 0 else []
     return [list(hosts(nodes)) for nodes in leaves]
 
 
 def configuration() -> dict[str, str]:
     """Return what slurm.conf says, as the controller has it: ClusterName, MinJobAge and so on."""
-    said = _run("scontrol", "show", "config")
-    _knows(said)
-    lines = (line.partition("=") for line in said.stdout.split("\n"))
+    result = _run("scontrol", "show", "config")
+    _knows(result)
+    lines = (line.partition("=") for line in result.stdout.split("\n"))
     return {key.strip(): value.strip() for key, parts, value in lines if parts}
 
 
@@ -218,22 +220,22 @@ def partition_limit_s(name: str | None) -> float | None:
     """
     if name is not None and "," in name:
         return None
-    said = _run("scontrol", "--oneliner", "show", "partition", *([name] if name else []))
-    return answers.longest_s(said.stdout, name) if _knows(said) else None
+    result = _run("scontrol", "--oneliner", "show", "partition", *([name] if name else []))
+    return answers.longest_s(result.stdout, name) if _knows(result) else None
 
 
 def mpi_types() -> tuple[str, ...]:
     """Return what --mpi of srun may be here."""
-    said = _run("srun", "--mpi=list")
-    lines = (said.stdout + said.stderr).split("\n")
+    result = _run("srun", "--mpi=list")
+    lines = (result.stdout + result.stderr).split("\n")
     listed = [line.strip() for line in lines if line.startswith("\t")]
     versions = [line.partition(" available: ")[2].split(",") for line in lines]
     return (*listed, *(each.strip() for version in versions for each in version if each))
 
 
 def _squeue(*argv: str) -> str:
-    said = _run("squeue", "--noheader", *argv)
-    return said.stdout if _knows(said) else ""
+    result = _run("squeue", "--noheader", *argv)
+    return result.stdout if _knows(result) else ""
 
 
 def _knows(said: Said) -> bool:
@@ -271,11 +273,11 @@ def _run(
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise ControllerError(f"{program} said nothing for {limit_s:.0f} s; {_CURE}") from None
-    said = Said(process.returncode, _text(stdout), _text(stderr))
-    if said.code != 0 and (_UNREACHABLE.search(said.stderr) or said.code < 0):
-        words = sentence(said.stderr) or f"{program} ended by signal {-said.code}"
-        raise ControllerError(f"Slurm's controller cannot be reached: {words}; {_CURE}")
-    return said
+    result = Said(process.returncode, _text(stdout), _text(stderr))
+    if result.code != 0 and (_UNREACHABLE.search(result.stderr) or result.code < 0):
+        problem = sentence(result.stderr) or f"{program} ended by signal {-result.code}"
+        raise ControllerError(f"Slurm's controller cannot be reached: {problem}; {_CURE}")
+    return result
 
 
 def _text(output: bytes) -> str:

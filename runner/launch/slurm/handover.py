@@ -138,13 +138,13 @@ def needs_reason(run: RunFolder) -> bool:
 def settle(run: RunFolder, ended: Ended) -> None:
     """Say why a run ended, where Slurm knows it and our own records do not."""
     if needs_reason(run):
-        words = ended.words
+        reason = ended.words
         if ended.cause == Cause.JOB_FAILED:
             if run.placement is not None:  # Slurm says that it could not be started, all the same
-                words = "the job ended under its run: srun or a node's slurmd is gone"
-            words = ": ".join(filter(None, (words, last_words(run))))
+                reason = "the job ended under its run: srun or a node's slurmd is gone"
+            reason = ": ".join(filter(None, (reason, last_words(run))))
         (run.path / names.HALT).unlink(missing_ok=True)
-        run.ask_to_halt(ended.cause, words)
+        run.ask_to_halt(ended.cause, reason)
 
 
 def follows(run: RunFolder, restart: int) -> RunFolder:

@@ -90,15 +90,15 @@ class Jobs:
         leave(handover.TASK, campaign)
         text = script_of(self.slurm, campaign, run.path.resolve(), orders, submitted.mark)
         write_script(script, text)
-        tried, full_s = False, FULL_S
+        retried, full_s = False, FULL_S
         while run.halt is None:
             try:
                 # One that was said to have failed may have come through.
-                there = handover.found(submitted) if tried else None
+                there = handover.found(submitted) if retried else None
                 number = there or commands.submit(script, self.secrets)
                 return handover.known(run, submitted, number)
             except ControllerError as error:
-                tried = True
+                retried = True
                 handover.held_back(run, error)
                 wait_s, ended = AGAIN_S, len(self.ended)
                 if isinstance(error, QueueFullError):

@@ -44,8 +44,8 @@ class LeavingJobs:
         """Return those that are still there; nobody, where nobody can say: limits end them."""
         there: list[int] = []
         with suppress(SlurmError):
-            found = commands.jobs(numbers)
-            there = [n for n in numbers if n in found and found[n].state == RUNNING]
+            queued = commands.jobs(numbers)
+            there = [n for n in numbers if n in queued and queued[n].state == RUNNING]
         for number in set(numbers) - set(there):
             self._since.pop(number, None)
         return there

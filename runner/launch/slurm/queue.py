@@ -54,13 +54,13 @@ class _Known:
 
 def queued_of(job: QueuedJob, place: int | None, asked_at: float) -> Queued:
     """Return where a job stands, as its run's folder keeps it."""
-    held = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
+    release = f" (`scontrol release {job.id}` lets it go)" if is_held(job.reason) else ""
     waits = job.state in WAITING
     # Slurm names a day in a thousand years for what cannot start as things are.
     soon = job.starts_at is not None and job.starts_at < asked_at + YEAR_S
     return Queued(
         state=job.state,
-        reason=(job.reason + held)[:MOST_REASON],
+        reason=(job.reason + release)[:MOST_REASON],
         position=place if waits else None,
         expected_start=job.starts_at if waits and soon else None,
         asked_at=round(asked_at, 3),

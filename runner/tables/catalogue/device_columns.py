@@ -49,11 +49,13 @@ def _of_energy(table: Sequence[Row]) -> Iterator[str]:
     """Yield what energy is of, ± how much, whose is the trainer's own, and where the two differ."""
     if any(row.power.joules_per_token is not None for row in table):
         within = max((row.power.within_percent or 0.0 for row in table), default=0.0)
-        known = f"; samples and polls leave up to ±{within:.1f} % open" if within >= 0.1 else ""
-        yield f"J/token: what the devices took over the counted steps, not their machines{known}."
-    own = [printable(row.cell) for row in table if row.power.method == LOG]
-    if own:
-        yield f"Energy of {some(own)}: by the trainer's own lines."
+        uncertainty = (
+            f"; samples and polls leave up to ±{within:.1f} % open" if within >= 0.1 else ""
+        )
+        yield f"J/token: energy of the devices, not of machines, over counted steps{uncertainty}."
+    cells = [printable(row.cell) for row in table if row.power.method == LOG]
+    if cells:
+        yield f"Energy of {some(cells)}: by the trainer's own lines."
     for row in table:
         more = row.power.log_difference_percent
         if more is not None and abs(more) > ALIKE_PERCENT:

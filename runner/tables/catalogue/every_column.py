@@ -113,14 +113,14 @@ def missing(row: Row) -> Mapping[str, str]:
 
 def title(key: str) -> str:
     """Return what people call a column, on one line; its machine name where it has no title."""
-    known = COLUMNS.get(key)
-    return known.one_line_title if known and known.title else key
+    column = COLUMNS.get(key)
+    return column.one_line_title if column and column.title else key
 
 
 def notes(shown: Sequence[Column], table: Sequence[Row]) -> Iterator[str]:
     """Yield what a reader must know of these columns; what several say, once."""
-    seen: list[object] = []
+    functions: list[object] = []
     for each in shown:
-        if each.note and each.note not in seen:
-            seen.append(each.note)
+        if each.note and each.note not in functions:
+            functions.append(each.note)
             yield from each.notes(table)

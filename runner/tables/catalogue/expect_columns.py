@@ -22,10 +22,10 @@ def _column(key: str, value: Value, type: str = "number", **more: Any) -> Column
 
 
 def _percent_text(row: Row) -> str:
-    found = row.expectation
-    if found is None or found.percent is None:
+    expectation = row.expectation
+    if expectation is None or expectation.percent is None:
         return MISSING
-    return f"{found.percent:.0f} %" if found.same else f"({found.percent:.0f} %)"
+    return f"{expectation.percent:.0f} %" if expectation.same else f"({expectation.percent:.0f} %)"
 
 
 def of_expectations(table: Sequence[Row]) -> Iterator[str]:

@@ -130,8 +130,8 @@ def size(name: str) -> Column:
 
 def axes(table: Sequence[Row]) -> list[Column]:
     """Make a column of each axis that has none yet."""
-    shown = _SHOWN | set(sizes_named(table))
-    return [_axis(name) for name in axis_names(table) if name not in shown]
+    visible = _SHOWN | set(sizes_named(table))
+    return [_axis(name) for name in axis_names(table) if name not in visible]
 
 
 def _axis(name: str) -> Column:
@@ -146,9 +146,9 @@ def _axis(name: str) -> Column:
 
 def _nested(table: Sequence[Row]) -> bool:
     """Whether all runs had the nodes of the largest one, or some of them: nobody asks which."""
-    each = [set(hosts) for row in table for hosts in row.hosts]
-    largest = max(each, key=len, default=set())
-    return all(hosts <= largest for hosts in each)
+    host_sets = [set(hosts) for row in table for hosts in row.hosts]
+    largest = max(host_sets, key=len, default=set())
+    return all(hosts <= largest for hosts in host_sets)
 
 
 def _hosts(row: Row) -> str:
@@ -158,8 +158,8 @@ def _hosts(row: Row) -> str:
 
 def _ran_other(table: Sequence[Row]) -> bool:
     """Whether any row has an attention kernel other than its axis asks for."""
-    told = [row for row in table if row.record.attention]
-    return any(row.axes.get("attention_backend") != row.record.attention for row in told)
+    rows = [row for row in table if row.record.attention]
+    return any(row.axes.get("attention_backend") != row.record.attention for row in rows)
 
 
 DEVICE = (

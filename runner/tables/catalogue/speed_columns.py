@@ -51,8 +51,8 @@ def _drift(part: str) -> Value:
 
 
 def _no_length(row: Row) -> str:
-    told = row.record.sample_length is not None or row.samples_per_s is None
-    return "" if told else NO_LENGTH
+    known_length = row.record.sample_length is not None or row.samples_per_s is None
+    return "" if known_length else NO_LENGTH
 
 
 def _no_flops(row: Row) -> str:

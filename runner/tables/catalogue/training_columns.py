@@ -73,12 +73,12 @@ def _arrival_text(name: str, of: str) -> Text:
 
 def _to_target() -> Iterator[Column]:
     for name in QUANTITIES:
-        place, worth = _TO_TARGET[name]
+        rank, worth = _TO_TARGET[name]
         yield Column(
             f"{name}_to_target",
             _arrived(name, "median", "target"),
             title=f"{_OWNERS.get(name, name)}\nto target",
-            place=place,
+            place=rank,
             worth=worth,
             shown=_arrival_text(name, "target"),
             decimals=_DECIMALS.get(f"{name}_to_target"),
@@ -90,12 +90,12 @@ def _to_target() -> Iterator[Column]:
 
 def _to_validation_target() -> Iterator[Column]:
     for name in QUANTITIES:
-        place, worth = _TO_VALIDATION.get(name, (0, None))
+        rank, worth = _TO_VALIDATION.get(name, (0, None))
         yield Column(
             f"{name}_to_validation_target",
             _arrived(name, "median", "validation_target"),
             title=f"{_OWNERS.get(name, name)} to\nvalidation target",
-            place=place,
+            place=rank,
             worth=worth,
             shown=_arrival_text(name, "validation_target"),
             decimals=_DECIMALS.get(f"{name}_to_validation_target"),
@@ -143,18 +143,19 @@ TARGET = (
 def _of_startup(table: Sequence[Row]) -> Iterator[str]:
     firsts = sorted({at for row in table if (at := row.statistics.startup.first_iteration)})
     if firsts:
-        each = ", ".join(map(str, firsts[:4])) + (", ..." if len(firsts) > 4 else "")
+        iterations = ", ".join(map(str, firsts[:4])) + (", ..." if len(firsts) > 4 else "")
         compiled = any(row.statistics.startup.compile_s is not None for row in table)
         yield (
             "first step: seconds from the launcher's start to the first logged line (iteration"
-            f" {each})" + ("; compile: what of it the log says was compiling." * compiled or ".")
+            f" {iterations})"
+            + ("; compile: what of it the log says was compiling." * compiled or ".")
         )
     for row in table:
-        if len(found := Counter(row.statistics.startup.caches)) > 1:
-            each = ", ".join(f"{runs} {word}" for word, runs in found.items())
+        if len(caches := Counter(row.statistics.startup.caches)) > 1:
+            iterations = ", ".join(f"{runs} {word}" for word, runs in caches.items())
             yield (
                 f"first step and compile of {printable(row.cell)}: medians of runs with different"
-                f" compile caches ({each}); compare only runs whose caches are alike."
+                f" compile caches ({iterations}); compare only runs whose caches are alike."
             )
 
 
@@ -319,7 +320,7 @@ def _iterations(row: Row) -> str:
 def _cut(table: Sequence[Row]) -> bool:
     """Whether any row's log ends before the iteration at which the run was to end."""
     ends = (progress(row.record) for row in table)
-    return any(last and of and last < of for last, of in ends)
+    return any(trained and of and trained < of for trained, of in ends)
 
 
 def _window_end(place: int) -> Value:
@@ -345,8 +346,8 @@ def _warmup(row: Row) -> str:
 def _steps(key: str, title: str = "", place: float = 0, **more: Any) -> Column:
     """Make the column of a count of steps or lines."""
     value = _trained(attrgetter(f"statistics.{key}"))
-    shown = count(value) if place else None
-    return Column(key, value, "integer", title=title, place=place, shown=shown, decimals=0, **more)
+    text = count(value) if place else None
+    return Column(key, value, "integer", title=title, place=place, shown=text, decimals=0, **more)
 
 
 STEPS = (

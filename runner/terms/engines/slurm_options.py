@@ -59,14 +59,14 @@ def option_faults(
     into slurm_srun_args. Slurm takes the beginning of an option for all of it, so that is refused
     like the option.
     """
-    known = {**OURS, **keys, **dict.fromkeys(bars, "")}
-    seen: set[str] = set()
+    owners = {**OURS, **keys, **dict.fromkeys(bars, "")}
+    used: set[str] = set()
     for each in options:
         name = each.option
-        if name in seen:
+        if name in used:
             yield f"{key} has --{name} twice; leave one"
-        seen.add(name)
-        whole = name if name in known else next((o for o in known if o.startswith(name)), "")
+        used.add(name)
+        whole = name if name in owners else next((o for o in owners if o.startswith(name)), "")
         if name.startswith("container"):
             whole = "container"
         if whole in keys:
@@ -92,13 +92,13 @@ def device_faults(
             "cluster_device is cuda, and a job that asks for no GPU has none; set"
             f" slurm_gpus_per_node: {devices} (slurm_gres: none where Slurm knows of no GPUs)"
         )
-    key, asked = "slurm_gres", gres or ""
+    key, gres_value = "slurm_gres", gres or ""
     if gpus_per_node:
         key = "slurm_gpus_per_node"
-        asked = ",".join(f"gpu:{part}" for part in gpus_per_node.split(","))
-    if any(part.rpartition(":")[2] == CELL for part in asked.split(",")):
+        gres_value = ",".join(f"gpu:{part}" for part in gpus_per_node.split(","))
+    if any(part.rpartition(":")[2] == CELL for part in gres_value.split(",")):
         return
-    if (count := _gpus_of(asked)) and count < devices:
+    if (count := _gpus_of(gres_value)) and count < devices:
         yield (
             f"{key} asks for {count} GPUs a node, and cluster_devices_per_node is {devices}; make"
             " them the same"
