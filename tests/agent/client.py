@@ -29,7 +29,7 @@ def option(name, default):
     return argv[argv.index(name) + 1] if name in argv else default
 step_s = (0.05 - 0.01 * int(option("--zero-stage", 0))) * int(option("--seq-length", 128)) / 128
 if steps > 1000:
-    step_s = 0.05
+    step_s = 0.2
 seed, lr = int(option("--seed", 1234)), float(option("--lr", 1e-3))
 if int(option("--micro-batch-size", 4)) == 1:
     print("RuntimeError: {ORDER}", file=sys.stderr, flush=True)
@@ -67,7 +67,9 @@ def trainer(stand_in_root: Path, root: Path) -> Path:
 
 def with_changes(**changes: Any) -> dict[str, Any]:
     """The matrix with other defaults; `name`, `repeats` and such are the file's."""
-    own = {key: changes.pop(key) for key in list(changes) if key in (*MATRIX, "title")}
+    own = {
+        key: changes.pop(key) for key in list(changes) if key in (*MATRIX, "title", "description")
+    }
     return {**MATRIX, **own, "defaults": {**MATRIX["defaults"], **changes}}
 
 
