@@ -77,6 +77,10 @@ ELSEWHERE = {
         (*commands("docs/how-to/ci.md"), *commands("docs/how-to/bisect.md")),
         "builds versions: tests/on_nodes/test_versions.py",
     ),
+    "trainbench bench --matrix matrices/start/goodput.yaml -i inventory/local": "tests/on_nodes/"
+    "test_goodput.py::test_faults_cost_time_and_nothing_else",
+    "trainbench bench --matrix matrices/gpu/goodput.yaml -i inventory/mine --dry-run": "needs an"
+    " inventory of nodes with GPUs",
     "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tuner/"
     "test_search_on_nodes.py::test_the_fastest_wins_by_its_long_runs",
 }

@@ -26,6 +26,7 @@ HERE = (
         "docs/how-to/expect.md",
         "docs/how-to/tune.md",
         "docs/how-to/machines.md",
+        "docs/how-to/goodput.md",
         "docs/how-to/board.md",
     ),
 )
