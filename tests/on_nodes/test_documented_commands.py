@@ -17,6 +17,19 @@ from tests.documented_commands import ACCEPT, CLUSTER, ON_NODES, README, command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1800)]
 # They judge nodes that share two cores: exit code 1 is a slow one, 2 too noisy to tell.
+# The page says to fit scaling.yaml, of nodes with eight GPUs, to one's own.
+FITTED = {
+    "model: gpt2-medium": "model: gpt2-tiny",
+    "precision: bf16": "precision: fp32",
+    "devices_per_node: 8": "devices_per_node: 1",
+    "train_iters: 60": "train_iters: 12",
+    "warmup_iters: 20": "warmup_iters: 2",
+    "micro_batch_size: 8": "micro_batch_size: 4",
+    "global_batch_size: 64": "global_batch_size: 8",
+    "global_batch_size: 128": "global_batch_size: 16",
+    "global_batch_size: 256": "global_batch_size: 32",
+    "repeats: 3": "repeats: 1",
+}
 JUDGES = ("trainbench doctor ", "trainbench accept ")
 
 
@@ -61,6 +74,13 @@ def test_they_run_as_they_stand(tmp_path: Path, group: Group) -> None:
             said = f"{typed}\n{ran.stdout}\n{ran.stderr}"
             assert ran.returncode in ((0, 1, 2) if line.startswith(JUDGES) else (0,)), said
             assert "Traceback" not in said
+            if " --copy " in line:
+                matrix = tmp_path / "scaling.yaml"
+                text = matrix.read_text()
+                for given, fitted in FITTED.items():
+                    assert given in text
+                    text = text.replace(given, fitted)
+                matrix.write_text(text)
             if " bench " in line and "--dry-run" not in line:
                 assert " ok, 0 not ok" in ran.stderr, said
     assert (tmp_path / "report.html").is_file()
