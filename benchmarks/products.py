@@ -22,6 +22,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT / "roles/torch_gpt/files/torch_gpt"), str(PROJECT)]
 
 import torch  # noqa: E402
+from context_group import ContextGroup  # type: ignore[import-not-found]  # noqa: E402
 from layers import BACKENDS, attend  # type: ignore[import-not-found]  # noqa: E402
 from shapes import MODELS  # type: ignore[import-not-found]  # noqa: E402
 from torch.nn.attention import sdpa_kernel  # noqa: E402
@@ -129,9 +130,9 @@ def attention(step: Step, device: torch.device, clock: Clock) -> Iterator[Measur
     inputs = [each.requires_grad_() for each in inputs]
     for backend in ("cudnn", "flash") if device.type == "cuda" else ("flash",):
         with sdpa_kernel(BACKENDS[backend]):
-            y = attend(*inputs)
+            y = attend(*inputs, ContextGroup())
             gradient = torch.randn_like(y)
-            took = clock(partial(attend, *inputs))
+            took = clock(partial(attend, *inputs, ContextGroup()))
             yield Measured(f"attention: forward, {backend}", took, forward)
             took = clock(partial(torch.autograd.grad, y, inputs, gradient, retain_graph=True))
             yield Measured(f"attention: backward, {backend}", took, backward)

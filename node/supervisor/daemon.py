@@ -42,6 +42,7 @@ from .state import (
     host_name,
     identity,
     lease_over,
+    lease_s,
     stop_reason,
 )
 from .stopping import STUCK_S, end_stuck_in
@@ -156,13 +157,16 @@ def take_lock(job: dict[str, Any]) -> int:
         except BlockingIOError:
             waited = time.monotonic() - began
             holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
-            lease = stamp_of(os.path.join(job["runs"], holder, LEASE))
+            held = os.path.join(job["runs"], holder, LEASE)
+            lease = stamp_of(held)
+            over = max(patience, lease_s(held) + job["grace_s"] + 5.0)  # the holder's own lease
+            most = patience if over > patience else patience + STUCK_S
             if waited < RENEWED_S:
                 seen = lease
-            elif lease == seen and waited > patience and not stuck:
+            elif lease == seen and waited > over and not stuck:
                 stuck = True  # its supervisor should have ended it
                 end_stuck_in(os.path.join(job["runs"], holder))
-            elif lease != seen or waited > patience + STUCK_S:
+            elif lease != seen or waited > most:
                 raise RefusedError(
                     Cause.NODE_BUSY,
                     "another run holds this node (%s); wait for it, or end it with"

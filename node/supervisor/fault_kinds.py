@@ -1,7 +1,9 @@
 """The faults that a supervisor can cause, each with what it does."""
 
+from node.causes import Cause
+
 KILL_RANK, KILL_NODE, STOP, SLOW = "kill_rank", "kill_node", "stop", "slow"
-NETWORK, DISK_FULL = "network", "disk_full"
+NETWORK, DISK_FULL = "network", Cause.DISK_FULL.value  # the cause that it makes
 KINDS = {
     KILL_RANK: "SIGKILL to one process of the trainer",
     KILL_NODE: "SIGKILL to all that the run has on a node, its supervisor included",

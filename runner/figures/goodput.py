@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from runner.figures.goodput_model import Costs, daly, predicted, young
+from runner.figures.goodput_model import GoodputCosts, daly, predicted, young
 from runner.figures.student import quantile
-from runner.terms.story import AttemptSeen, FaultSeen, Session, StepSeen, Story
+from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 
 # The parts of a run's time, in the order of the bar; they add up to all of it.
 PARTS: Mapping[str, str] = {
@@ -87,7 +87,7 @@ class Goodput:
     checkpoint_bytes: int | None = None
     load_s: Mean | None = None
     mtbf_s: float | None = None
-    costs: Costs | None = None
+    costs: GoodputCosts | None = None
     iterations: int = 0
     young_steps: float | None = None
     daly_steps: float | None = None
@@ -181,7 +181,7 @@ def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
     stall = result.stall_s.value if result.stall_s else 0.0
     late = max(0.0, result.durable_s.value - stall) if result.durable_s else 0.0
     interval = measured[0].checkpoint_interval or 0
-    costs = Costs(step_s, stall, late, gap, fmean(starts), interval)
+    costs = GoodputCosts(step_s, stall, late, gap, fmean(starts), interval)
     every = {"young_steps": None, "daly_steps": None, "by_model": None}
     figures: dict[str, float | None] = dict(every)
     if result.mtbf_s:
@@ -192,21 +192,21 @@ def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
     return Goodput(**{**vars(result), "costs": costs, **figures})
 
 
-def _first_sessions(story: Story) -> Iterator[tuple[Session, AttemptSeen]]:
+def _first_sessions(story: Story) -> Iterator[tuple[TrainedSession, AttemptSeen]]:
     """Yield the first session of each attempt that has a step."""
     for attempt in story.attempts:
         if attempt.sessions and attempt.sessions[0].steps:
             yield attempt.sessions[0], attempt
 
 
-def _starting(session: Session, attempt: AttemptSeen) -> float:
+def _starting(session: TrainedSession, attempt: AttemptSeen) -> float:
     """Return the seconds from a launcher's start to the first step's begin, and what that step took
     beyond the median.
     """
     return _first_began(session) - attempt.began + _first_excess(session)
 
 
-def _first_began(session: Session) -> float:
+def _first_began(session: TrainedSession) -> float:
     first_step = session.steps[0]
     return (
         session.began
@@ -215,7 +215,7 @@ def _first_began(session: Session) -> float:
     )
 
 
-def _first_excess(session: Session) -> float:
+def _first_excess(session: TrainedSession) -> float:
     first_step = session.steps[0]
     if len(session.steps) < 2:
         return 0.0
@@ -226,7 +226,7 @@ def _median_step(steps: Sequence[StepSeen]) -> float:
     return median(step.seconds / step.iterations for step in steps) if steps else 0.0
 
 
-def _last_iteration(session: Session) -> int:
+def _last_iteration(session: TrainedSession) -> int:
     return max((step.iteration for step in session.steps), default=session.iteration)
 
 
@@ -288,7 +288,7 @@ def spent_in(story: Story) -> list[Spent]:
 
 
 def _starts(
-    session: Session, attempt: AttemptSeen, at: float, *, first_step: bool
+    session: TrainedSession, attempt: AttemptSeen, at: float, *, first_step: bool
 ) -> Iterator[Spent]:
     """Yield what a session took until its first step began."""
     began = _first_began(session)
@@ -363,7 +363,11 @@ def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int, median_s: f
 
 
 def _within(
-    attempt: AttemptSeen, session: Session, later: Session, reached: int, median_s: float
+    attempt: AttemptSeen,
+    session: TrainedSession,
+    later: TrainedSession,
+    reached: int,
+    median_s: float,
 ) -> Recovery:
     """Return what a failure cost after which the launcher itself went on (torchrun)."""
     began = _first_began(later)
@@ -383,12 +387,12 @@ def _within(
     )
 
 
-def _again(sessions: Sequence[Session], reached: int, since: float) -> float | None:
+def _again(sessions: Sequence[TrainedSession], reached: int, since: float) -> float | None:
     steps = [step for session in sessions for step in session.steps if step.iteration > reached]
     return steps[0].at - since if steps else None
 
 
-def _former_speed(session: Session, median_s: float) -> float | None:
+def _former_speed(session: TrainedSession, median_s: float) -> float | None:
     began = _first_began(session)
     for step in session.steps:
         if step.seconds <= FORMER_SPEED * median_s * step.iterations:

@@ -32,7 +32,7 @@ def daly(stall_s: float, mtbf_s: float) -> float:
 
 
 @dataclass(frozen=True)
-class Costs:
+class GoodputCosts:
     """What was measured of a cell, in seconds.
 
     `step_s` is a step's, `stall_s` that of one checkpoint, `late_s` what it takes longer until it
@@ -49,7 +49,7 @@ class Costs:
 
 
 def predicted(
-    costs: Costs, iterations: int, mtbf_s: float, most_faults: int | None = None
+    costs: GoodputCosts, iterations: int, mtbf_s: float, most_faults: int | None = None
 ) -> float:
     """Return the goodput to expect of a run of so many iterations, as a share from 0 to 1.
 
@@ -62,7 +62,7 @@ def predicted(
     return work / total if total > 0 else 0.0
 
 
-def _stretches(costs: Costs, iterations: int) -> list[float]:
+def _stretches(costs: GoodputCosts, iterations: int) -> list[float]:
     """Return the seconds of each stretch of work with its checkpoint; the last has none."""
     if not costs.interval or costs.interval >= iterations:
         return [costs.step_s * iterations]
@@ -71,7 +71,7 @@ def _stretches(costs: Costs, iterations: int) -> list[float]:
     return [*[stretch_s] * saves, costs.step_s * (iterations - saves * costs.interval)]
 
 
-def _expected(stretch: float, costs: Costs, mtbf_s: float) -> float:
+def _expected(stretch: float, costs: GoodputCosts, mtbf_s: float) -> float:
     """Return the seconds to expect until a stretch has gone through.
 
     What was done while the checkpoint before was not yet on the disk is lost with it: as if
@@ -86,7 +86,7 @@ def _expected(stretch: float, costs: Costs, mtbf_s: float) -> float:
     return fails * mtbf_s + fails * (costs.gap_s + retries_s)
 
 
-def _while_starting(costs: Costs, mtbf_s: float) -> float:
+def _while_starting(costs: GoodputCosts, mtbf_s: float) -> float:
     """Return the seconds that failures before the first step add."""
     fails = -math.expm1(-costs.start_s / mtbf_s)
     if fails >= 1.0:

@@ -50,7 +50,7 @@ class PairReading:
 
 
 @dataclass(frozen=True)
-class Group:
+class PairGroup:
     """Versions that cannot be distinguished, by the first and the last, and their probability.
 
     `before` is the last version before them that can run; `last` can run, too.
@@ -79,7 +79,7 @@ class BisectStep:
 class BisectEnd:
     """How it ended: the versions, one of which changed the figure, or None: no change."""
 
-    group: Group | None
+    group: PairGroup | None
     probability: float
 
 
@@ -110,7 +110,7 @@ class Posterior:
     rules: BisectRules
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[PairGroup]:
         """The versions that can be distinguished, with their probabilities."""
         bounds = list(zip(self.usable, self.usable[1:], strict=False))
         logs = {bound: self._log_evidence(*bound) for bound in bounds}
@@ -119,7 +119,7 @@ class Posterior:
         largest = max(*weights, self._none) if weights else self._none
         total = math.fsum(math.exp(w - largest) for w in (*weights, self._none))
         return [
-            Group(before, final, math.exp(weight - largest) / total)
+            PairGroup(before, final, math.exp(weight - largest) / total)
             for (before, final), weight in zip(bounds, weights, strict=True)
         ]
 

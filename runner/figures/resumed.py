@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from runner.terms.cell import SEED
 from runner.terms.record import Record
-from runner.terms.story import Session
+from runner.terms.story import TrainedSession
 
 TOLERANCE = 2e-4
 NOISE = 4.0
@@ -114,7 +114,7 @@ def _facts(run: Record) -> Mapping[str, object]:
     return {**compared_keys, SEED: run.parameters.get(SEED)}
 
 
-def _losses(sessions: Sequence[Session]) -> dict[int, float]:
+def _losses(sessions: Sequence[TrainedSession]) -> dict[int, float]:
     return {
         step.iteration: step.loss
         for session in sessions

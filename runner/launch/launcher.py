@@ -19,7 +19,7 @@ from runner.folder.stored import UnreadableError, write_json, write_script
 from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
-from runner.launch.recovery import Recovery
+from runner.launch.recovery import RecoveryPlan
 from runner.launch.times import timed
 from runner.launch.view import View
 from runner.plan.make import make_run
@@ -90,7 +90,7 @@ class Launcher:
         repeat: int,
         sizes: Mapping[str, Mapping[str, int]],
         port_try: int = 0,
-        recovery: Recovery | None = None,
+        recovery: RecoveryPlan | None = None,
     ) -> Planned:
         """Plan one repeat of a cell as a new attempt; `sizes` are those of the datasets' files.
 

@@ -33,7 +33,7 @@ def can_go_on(ended: Outcome, attempt: Attempt) -> bool:
 
 
 @dataclass
-class Recovery:
+class RecoveryPlan:
     """The attempts of one repeat: the first one's number, and the nodes for the next.
 
     `cell` and `cluster` are what the next attempt is planned with: nodes that failed come last.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from runner.judge.decide import is_finished
 from runner.launch.launcher import Launcher, Planned, on_a_free_port
-from runner.launch.recovery import Recovery, can_go_on
+from runner.launch.recovery import RecoveryPlan, can_go_on
 from runner.launch.side_by_side import each
 from runner.terms.cell import Cell, Matrix
 from runner.terms.outcome import Outcome
@@ -78,7 +78,9 @@ class Rounds:
                 self.ended.append(launcher.refused(planned))
         return count
 
-    def plan(self, asked: Repeat, port_try: int = 0, recovery: Recovery | None = None) -> Planned:
+    def plan(
+        self, asked: Repeat, port_try: int = 0, recovery: RecoveryPlan | None = None
+    ) -> Planned:
         """Plan a repeat of a cell as a new attempt, or as one that goes on after another."""
         return self.launcher.plan(self.matrix, *asked, self.sizes, port_try, recovery)
 
@@ -109,7 +111,7 @@ class Rounds:
         cell, repeat = repeat_of
         if not cell.recovery:
             return ended
-        recovery = Recovery(cell, begun.attempt.number, self.launcher.cluster)
+        recovery = RecoveryPlan(cell, begun.attempt.number, self.launcher.cluster)
         for _ in range(recovery.most):
             if ended.status == "ok" or self.launcher.interrupts.over:
                 break
@@ -121,7 +123,9 @@ class Rounds:
             ended = self.launch(repeat_of, planned, recovery)
         return ended
 
-    def launch(self, asked: Repeat, planned: Planned, recovery: Recovery | None = None) -> Outcome:
+    def launch(
+        self, asked: Repeat, planned: Planned, recovery: RecoveryPlan | None = None
+    ) -> Outcome:
         """Launch a run, with another port where its own is in use; follow where it goes on."""
 
         def with_port(port_try: int) -> Outcome:

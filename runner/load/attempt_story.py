@@ -14,7 +14,7 @@ from runner.logs.kind import Kind
 from runner.logs.numbers import quantity, whole
 from runner.systems.common.registry import load_system
 from runner.terms.run import Run
-from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, Session, StepSeen, Story
+from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story, TrainedSession
 
 MOST_BYTES = 64 << 20  # of a log that is read for its story
 _FAULT = re.compile(
@@ -59,11 +59,11 @@ def faults_of(attempt: Attempt) -> list[FaultSeen]:
             if b"[trainbench: fault " not in line:
                 continue
             if match := _FAULT.search(line):
-                number, node, local, iteration = (int(match[at]) for at in (1, 3, 4, 6))
-                at = float(match[5]) - ahead
+                number, node, local, iteration = (whole(match[at]) or 0 for at in (1, 3, 4, 6))
+                at = (quantity(match[5]) or 0.0) - ahead
                 faults[number] = FaultSeen(number, match[2].decode(), node, local, at, iteration)
             elif match := _UNDONE.search(line):
-                undone[int(match[1])] = float(match[2]) - ahead
+                undone[whole(match[1]) or 0] = (quantity(match[2]) or 0.0) - ahead
     faults_in_order = [replace(item, undone_at=undone.get(item.number)) for item in faults.values()]
     return sorted(faults_in_order, key=lambda fault: fault.at)
 
@@ -112,13 +112,13 @@ def _attempt(attempt: Attempt) -> AttemptSeen | None:
 class _Open:
     """A session while its lines are read."""
 
-    begun: Session = field(default_factory=Session)
+    begun: TrainedSession = field(default_factory=TrainedSession)
     steps: list[StepSeen] = field(default_factory=list)
     saves: list[SaveSeen] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
-    def session(self) -> Session:
+    def session(self) -> TrainedSession:
         return replace(
             self.begun,
             steps=tuple(self.steps),
@@ -128,13 +128,13 @@ class _Open:
         )
 
 
-def _sessions(attempt: Attempt, run: Run) -> list[Session]:
+def _sessions(attempt: Attempt, run: Run) -> list[TrainedSession]:
     """Return the sessions of an attempt, by the log that has most steps."""
     item = [_sessions_in(attempt, run, rank) for rank in attempt.logs()]
     return max(item, key=lambda sessions: sum(len(s.steps) for s in sessions), default=[])
 
 
-def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[Session]:
+def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[TrainedSession]:
     path, ahead = attempt.log(rank), attempt.clock_ahead_s(rank)
     readers = load_system(run.cell.system).readers_of(run.cell.parameters)
     for make in readers.values():
@@ -150,7 +150,7 @@ def read_sessions(
     lines: Iterable[bytes],
     step_times: Iterator[float] | None = None,
     ahead: float = 0.0,
-) -> Iterator[Session]:
+) -> Iterator[TrainedSession]:
     """Read a log's lines into sessions: one begins where the trainer says so, else where its
     iterations go back.
 
@@ -196,9 +196,9 @@ def _ended(now: _Open, took: float, polled: float | None) -> float | None:
     return (now.steps[-1].at if now.steps else now.begun.began) + took
 
 
-def _begun(fields: dict[bytes, bytes], ahead: float) -> Session:
+def _begun(fields: dict[bytes, bytes], ahead: float) -> TrainedSession:
     at = quantity(fields.get(b"at"))
-    return Session(
+    return TrainedSession(
         iteration=whole(fields.get(b"step")) or 0,
         began=None if at is None else at - ahead,
         start_s=quantity(fields.get(b"start_s")) or 0.0,

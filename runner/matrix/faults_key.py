@@ -14,7 +14,7 @@ from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
-from runner.terms.faults import MOST_FAULTS, RESTART, Fault, Faults
+from runner.terms.faults import MOST_FAULTS, RESTART, Fault, FaultPlan
 
 EXAMPLE = "write faults: kill_rank@25, or faults: [{kind: kill_node, node: 1, iteration: 25}]"
 KEYS = ("kind", "node", "rank", "iteration", "after_s", "for_s")
@@ -27,7 +27,7 @@ _WORD = re.compile(
 )
 
 
-def read_faults(value: Any, where: str) -> Faults | None:
+def read_faults(value: Any, where: str) -> FaultPlan | None:
     """Read it. Raises UserError that names what is wrong and shows how it is written."""
     where = f"{where}: faults"
     if value is None or value == "none" or value == []:
@@ -44,10 +44,10 @@ def read_faults(value: Any, where: str) -> Faults | None:
         raise UserError(f"{where} is {str(value)[:80]!r}; {EXAMPLE}")
     if len(planned) > MOST_FAULTS:
         raise UserError(f"{where} has {len(planned)} faults, more than {MOST_FAULTS}")
-    return Faults(planned=tuple(planned))
+    return FaultPlan(planned=tuple(planned))
 
 
-def read_recovery(value: Any, faults: Faults | None, where: str) -> str:
+def read_recovery(value: Any, faults: FaultPlan | None, where: str) -> str:
     """Read how a run goes on; "" for not at all."""
     policy = CELL_KEYS["recovery"].read(value, where)
     if policy is None:
@@ -79,14 +79,14 @@ def _mapping(value: Any, where: str) -> Fault:
     return fault
 
 
-def _random(value: Mapping[str, Any], where: str) -> Faults:
+def _random(value: Mapping[str, Any], where: str) -> FaultPlan:
     _check_keys(value, RANDOM_KEYS, where)
     kinds = value.get("kinds")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         _kind(kind, where)
     content = {"most": MOST_FAULTS, **value}
     content["kinds"] = kinds if isinstance(kinds, list) else [kinds]
-    faults: Faults = _read(Faults, content, where)
+    faults: FaultPlan = _read(FaultPlan, content, where)
     if not faults.mtbf_s or not faults.most:
         raise UserError(
             f"{where}: mtbf_s, the mean time between failures, and most must be above 0; write"

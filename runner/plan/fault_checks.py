@@ -5,7 +5,7 @@ from runner.base.errors import UserError
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
-from runner.terms.faults import REQUEUE, SHRINK, SPARE, TORCHRUN, Faults
+from runner.terms.faults import REQUEUE, SHRINK, SPARE, TORCHRUN, FaultPlan
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -49,7 +49,7 @@ def _check_recovery(cell: Cell, cluster: Cluster) -> None:
         raise UserError("recovery requeue is Slurm's; take restart, or an inventory of Slurm")
 
 
-def _check_places(cell: Cell, faults: Faults) -> None:
+def _check_places(cell: Cell, faults: FaultPlan) -> None:
     counter = load_system(cell.system).counter(cell.parameters)
     iterations = cell.parameters.get("train_iters")
     for fault in faults.planned:
@@ -74,7 +74,7 @@ def _check_places(cell: Cell, faults: Faults) -> None:
             )
 
 
-def _check_node_wide(cell: Cell, faults: Faults, cluster: Cluster) -> None:
+def _check_node_wide(cell: Cell, faults: FaultPlan, cluster: Cluster) -> None:
     """Refuse what reaches beyond the run, where the inventory does not allow it for the node."""
     wide = [fault for fault in faults.planned if fault.kind in NODE_WIDE]
     at = {fault.node for fault in wide}

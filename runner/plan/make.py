@@ -14,7 +14,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
 from runner.terms.container_engines import ENGINES, ContainerEngine
-from runner.terms.faults import Faults
+from runner.terms.faults import FaultPlan
 from runner.terms.orders import Chain, Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -81,7 +81,7 @@ def _chain(
     cell: Cell, cluster: Cluster, repeat: int, chain_id: str, addresses: tuple[str, ...]
 ) -> Chain:
     """Plan where a repeat's checkpoints lie, and which faults its nodes cause."""
-    faults = cell.faults or Faults()
+    faults = cell.faults or FaultPlan()
     return Chain(
         folder=str(cluster.chain_folder(chain_id)),
         faults=faults.of_repeat(repeat, cell.nodes, cell.devices_per_node),

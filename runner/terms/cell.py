@@ -15,7 +15,7 @@ from node.schema import AnyOf, OneOf, Text, Whole
 from runner.base.errors import UserError
 from runner.terms.engines.engine_settings import CellAsks
 from runner.terms.engines.engine_table import PLACEMENT
-from runner.terms.faults import POLICIES, SPARE, Faults
+from runner.terms.faults import POLICIES, SPARE, FaultPlan
 from runner.terms.orders import MOST_NODES, Rank, Variable
 from runner.terms.profile import Profile
 from runner.terms.tuning import Tuning
@@ -69,7 +69,7 @@ class Cell:
     placement: Mapping[Placed, CellAsks] = field(default_factory=dict)
     id: Annotated[str, CellId] = ""
     profile: Profile | None = None
-    faults: Faults | None = None
+    faults: FaultPlan | None = None
     recovery: Annotated[str, OneOf("", *POLICIES)] = ""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Faults that a cell has on purpose, and how it goes on after them. Data, and when they come. Pure.
+"""Faults that a cell has on purpose, and how it goes on after them. Pure data.
 
 The standard library alone: run.json has them, which the launch plugin reads.
 """
@@ -55,7 +55,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Faults:
+class FaultPlan:
     """What a cell's `faults` asks for, with all defaults.
 
     Those in `planned`; or of the `kinds` in turn one after the other, `most` at most, with a mean

@@ -46,7 +46,7 @@ class SaveSeen:
 
 
 @dataclass(frozen=True)
-class Session:
+class TrainedSession:
     """The trainer's processes from one start to their end.
 
     It went on from `iteration`, 0: the beginning; its first step began at `began`, None: nobody
@@ -76,7 +76,7 @@ class AttemptSeen:
     noticed: float
     ended: float
     faults: tuple[FaultSeen, ...] = ()
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[TrainedSession, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Story:
     in_background: bool = False
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[TrainedSession, ...]:
         """All sessions of all attempts, in order."""
         return tuple(session for attempt in self.attempts for session in attempt.sessions)
 

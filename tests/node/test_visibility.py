@@ -92,4 +92,4 @@ def test_tokens_of_others_are_awaited(tmp_path: Path) -> None:
 def test_what_is_wrong_names_node_folder_and_cure() -> None:
     cause, words = visibility.not_shared("gpu17", "/home/me/runs")
     assert cause == "not_shared"
-    assert words.startswith("gpu17 does not see /home/me/runs; --runs and cluster_root must lie on")
+    assert words.startswith("gpu17 does not see /home/me/runs; --runs and cluster_root must be on")

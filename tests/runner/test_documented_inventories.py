@@ -90,7 +90,8 @@ def test_an_inventory_has_what_is_measured_there_alone_and_the_tools_for_it(inve
     [
         (
             "system libai/33adb976",
-            "libai in cluster_systems, 33adb976 in libai_pin_sets",
+            "libai in cluster_systems, 33adb976 in libai_pin_sets; one of a matrix's `pins`:"
+            " setup --matrix FILE",
         ),
         ("dataset enwiki", "enwiki in dataset_names"),
     ],

@@ -133,6 +133,8 @@ def environment_site(value: Value, python: str) -> dict[str, Any]:
         "extra_index": value("python_env_extra_index_url", ""),
         "find_links": value("python_env_find_links", ""),
         "mirrors": value("site_mirrors", {}),
+        "cpu": value("cluster_device", "") == "cpu",
+        "cuda_accepted": bool(value("setup_yes", False)),
     }
 
 

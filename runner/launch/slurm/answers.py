@@ -203,8 +203,9 @@ def longest_s(output: str, name: str | None) -> float | None:
 
 def leaf_switches(output: str) -> list[str]:
     """Read the node list of each leaf switch in what `scontrol -o show topology` prints."""
-    leaf = re.compile(r"SwitchName=\S+ Level=0 .*\bNodes=(\S+)")
-    return [match[1] for line in output.splitlines() if (match := leaf.match(line.strip()))]
+    nodes = re.compile(r"\bNodes=(\S+)")
+    leaves = (line for line in output.splitlines() if " Level=0 " in line)
+    return [match[1] for line in leaves if (match := nodes.search(line))]
 
 
 def sentence(stderr: str) -> str:

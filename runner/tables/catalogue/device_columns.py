@@ -52,7 +52,8 @@ def _of_energy(table: Sequence[Row]) -> Iterator[str]:
         uncertainty = (
             f"; samples and polls leave up to ±{within:.1f} % open" if within >= 0.1 else ""
         )
-        yield f"J/token: energy of the devices, not of machines, over counted steps{uncertainty}."
+        took = "what the devices took over the counted steps, not their machines"
+        yield f"J/token: {took}{uncertainty}."
     cells = [printable(row.cell) for row in table if row.power.method == LOG]
     if cells:
         yield f"Energy of {some(cells)}: by the trainer's own lines."

@@ -68,7 +68,7 @@ def test_a_hostfile_is_read_as_the_inventory_of_allocations_reads_it(tmp_path: P
         (["a=-oProxyCommand"], "-oProxyCommand"),
         (["a=1.1.1.1", "a=1.1.1.2"], "a is named with two addresses"),
         (["me@a"], "write a alone, and the user as --user me"),
-        (["localhost", "b"], "localhost stands beside other hosts"),
+        (["localhost", "b"], "other hosts cannot reach this machine"),
         (["{{x}}"], "NAME=ADDRESS"),
     ],
 )

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from runner.figures.goodput import goodput, parts_of, recoveries_of, spent_in
-from runner.figures.goodput_model import Costs, daly, predicted, young
-from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, Session, StepSeen, Story
+from runner.figures.goodput_model import GoodputCosts, daly, predicted, young
+from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story, TrainedSession
 
 
 def steps(first: int, last: int, begin: float, each: float = 1.0) -> tuple[StepSeen, ...]:
@@ -17,8 +17,8 @@ def steps(first: int, last: int, begin: float, each: float = 1.0) -> tuple[StepS
     )
 
 
-def session(first: int, last: int, begin: float, **more: float) -> Session:
-    return Session(first - 1, begin, steps=steps(first, last, begin), **more)  # type: ignore[arg-type]
+def session(first: int, last: int, begin: float, **more: float) -> TrainedSession:
+    return TrainedSession(first - 1, begin, steps=steps(first, last, begin), **more)  # type: ignore[arg-type]
 
 
 # An attempt that starts for 5 s and does 7 iterations, of which 5 are saved; killed 0.5 s into the
@@ -104,7 +104,7 @@ def test_a_step_that_a_fault_held_up_counts_as_a_median_one() -> None:
     held = FaultSeen(0, "stop", 0, 0, 110.2, 5, undone_at=113.2)
     slow = (*steps(1, 5, 105.0), StepSeen(6, 1, 4.0, 114.0), *steps(7, 15, 114.0))
     attempt = AttemptSeen(
-        1, "ok", 2, 100.0, 124.0, 124.0, (held,), (Session(0, 105.0, steps=slow),)
+        1, "ok", 2, 100.0, 124.0, 124.0, (held,), (TrainedSession(0, 105.0, steps=slow),)
     )
     parts = parts_of(Story("restart", (attempt,)))
     assert parts["slowed"] == pytest.approx(3.0)
@@ -138,7 +138,7 @@ def test_time_is_neither_lost_nor_made_up_whatever_happened() -> None:
             noticed = max(end, fault) + dice.uniform(0, 2)
             at = noticed + dice.uniform(0, 2)
             seen = (FaultSeen(number, "kill_rank", 0, 0, fault),)
-            one = Session(done, first, load_s=dice.uniform(0, 1), steps=told)
+            one = TrainedSession(done, first, load_s=dice.uniform(0, 1), steps=told)
             attempts.append(AttemptSeen(number, "failed", 1, began, noticed, at, seen, (one,)))
             done = max(0, last - dice.randint(0, 5))
         story = Story("restart", tuple(attempts))
@@ -156,7 +156,7 @@ def test_young_and_daly() -> None:
     assert daly(10, 4) == 4
 
 
-def simulated(costs: Costs, iterations: int, mtbf_s: float, dice: random.Random) -> float:
+def simulated(costs: GoodputCosts, iterations: int, mtbf_s: float, dice: random.Random) -> float:
     """Live through one run: failures come while the trainer starts and works."""
     total, done, saved = 0.0, 0, 0
     stretch = costs.step_s * costs.interval + costs.stall_s
@@ -175,11 +175,11 @@ def simulated(costs: Costs, iterations: int, mtbf_s: float, dice: random.Random)
 def test_the_model_is_what_a_simulation_gives() -> None:
     dice = random.Random(7)
     for mtbf_s in (20.0, 60.0, 300.0):
-        costs = Costs(0.5, 0.4, 0.3, 1.5, 4.0, 10)
+        costs = GoodputCosts(0.5, 0.4, 0.3, 1.5, 4.0, 10)
         runs = [simulated(costs, 200, mtbf_s, dice) for _ in range(3000)]
         mean = len(runs) / sum(1 / each for each in runs)  # of the times
         assert predicted(costs, 200, mtbf_s) == pytest.approx(mean, rel=0.02)
 
 
 def test_a_run_that_never_comes_through_has_no_goodput() -> None:
-    assert predicted(Costs(1, 0, 0, 1, 1, 0), 10_000, 1.0) == 0.0
+    assert predicted(GoodputCosts(1, 0, 0, 1, 1, 0), 10_000, 1.0) == 0.0

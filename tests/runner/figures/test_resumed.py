@@ -12,13 +12,13 @@ from runner.figures.resumed import resumed
 from runner.load.attempt_story import read_sessions
 from runner.logs.families.torch_gpt import TorchGpt
 from runner.terms.record import Record
-from runner.terms.story import AttemptSeen, Session, Story
+from runner.terms.story import AttemptSeen, Story, TrainedSession
 from tests.conftest import ROOT
 
 TRAINER = ROOT / "tests" / "resuming_trainer.py"
 
 
-def trained(folder: Path, steps: int, lie: str = "") -> list[Session]:
+def trained(folder: Path, steps: int, lie: str = "") -> list[TrainedSession]:
     """Run the trainer once, from what is in the folder."""
     env = {"STEPS": str(steps), "INTERVAL": "10", "STEP_S": "0", "LIE": lie}
     done = subprocess.run(
@@ -30,7 +30,7 @@ def trained(folder: Path, steps: int, lie: str = "") -> list[Session]:
     return list(read_sessions(TorchGpt(), done.stdout.splitlines(keepends=True)))
 
 
-def record(cell: str, sessions: list[Session], **more: object) -> Record:
+def record(cell: str, sessions: list[TrainedSession], **more: object) -> Record:
     attempts = tuple(
         AttemptSeen(n, "ok", 1, 0.0, 1.0, 1.0, sessions=(one,)) for n, one in enumerate(sessions, 1)
     )
@@ -46,7 +46,7 @@ def unbroken(tmp_path: Path) -> Record:
     return record("none", trained(folder, 60))
 
 
-def broken(folder: Path, lie: str) -> list[Session]:
+def broken(folder: Path, lie: str) -> list[TrainedSession]:
     """Two sessions: the first ends after 35 of 60 iterations, the second goes on at 30."""
     folder.mkdir()
     first = trained(folder, 35)

@@ -9,7 +9,7 @@ import pytest
 from node.causes import Cause
 from runner.folder.attempt import Attempt, Halt
 from runner.launch import recovery
-from runner.launch.recovery import Recovery, can_go_on, fewer_nodes
+from runner.launch.recovery import RecoveryPlan, can_go_on, fewer_nodes
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from tests.runner.builders import small_cluster, small_matrix
@@ -26,12 +26,12 @@ def failed_on(host: str | None) -> Attempt:
     return cast(Attempt, SimpleNamespace(hosts={}, logs=dict, halt=halt, run=True))
 
 
-def made(policy: str, **more: Any) -> Recovery:
+def made(policy: str, **more: Any) -> RecoveryPlan:
     cluster = small_cluster(4, root_shared=True)
-    return Recovery(cell(policy, **more), 1, cluster)
+    return RecoveryPlan(cell(policy, **more), 1, cluster)
 
 
-def hosts(plan: Recovery) -> list[str]:
+def hosts(plan: RecoveryPlan) -> list[str]:
     return [node.host for node in plan.cluster.nodes[: plan.cell.nodes]]
 
 
@@ -83,4 +83,4 @@ def test_what_would_fail_again_is_not_tried_again(outcome: Outcome, goes_on: boo
 def test_as_many_attempts_as_faults_and_two_more() -> None:
     assert made("restart").most == 1 + recovery.FURTHER
     without = replace(made("restart").cell, faults=None)
-    assert Recovery(without, 1, small_cluster(4)).most == recovery.MOST_RESTARTS
+    assert RecoveryPlan(without, 1, small_cluster(4)).most == recovery.MOST_RESTARTS

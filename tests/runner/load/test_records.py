@@ -42,7 +42,13 @@ def test_a_cell_that_has_not_run_says_all_that_was_asked(tmp_path: Path) -> None
     assert (last.status, last.axes) == ("pending", {"zero_stage": 1, "nodes": 2})
     assert (last.nodes, last.parallel) == (
         2,
-        {"data_parallel": 2, "tensor_parallel": 1, "pipeline_parallel": 1},
+        {
+            "data_parallel": 2,
+            "tensor_parallel": 1,
+            "pipeline_parallel": 1,
+            "context_parallel": 1,
+            "expert_parallel": 1,
+        },
     )
     assert (last.micro_batch_size, last.global_batch_size, last.warmup_iters) == (2, 8, 3)
     assert last.parameters["model"] == "gpt2-small"

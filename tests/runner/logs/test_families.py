@@ -93,7 +93,7 @@ def test_primus_prints_a_value_and_its_running_average(read: Any) -> None:
 def test_a_time_that_is_no_number_is_named_and_not_half_read(read: Any, time: str) -> None:
     result = read([primus(1, time), primus(2, time)])
     assert (result["logged_lines"], result["step_time_ms"]) == (2, None)
-    assert "not measured: 2 times or rates on the lines that are no number" in result["reason"]
+    assert "not measured: 2 times or rates on the lines that are not numbers" in result["reason"]
 
 
 def test_libai_metrics_json_is_read_object_by_object(read: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.plan.checks import check_cell
 from runner.plan.make import make_run
-from runner.terms.faults import Fault, Faults
+from runner.terms.faults import Fault, FaultPlan
 from tests.runner.builders import slurm_cluster, small_cluster, small_matrix
 
 
@@ -29,11 +29,11 @@ def test_a_list_and_a_mapping() -> None:
     listed = cell([{"kind": "kill_node", "node": 1, "iteration": 7}])
     assert listed.faults.planned == (Fault("kill_node", 1, 0, 7),)
     drawn = cell({"kinds": ["kill_rank"], "mtbf_s": 30, "seed": 3, "most": 4}).faults
-    assert drawn == Faults(kinds=("kill_rank",), mtbf_s=30.0, seed=3, most=4)
+    assert drawn == FaultPlan(kinds=("kill_rank",), mtbf_s=30.0, seed=3, most=4)
 
 
 def test_random_faults_are_the_same_for_the_same_repeat() -> None:
-    drawn = Faults(kinds=("kill_rank",), mtbf_s=30.0, seed=3, most=50)
+    drawn = FaultPlan(kinds=("kill_rank",), mtbf_s=30.0, seed=3, most=50)
     assert drawn.of_repeat(1, 2, 2) == drawn.of_repeat(1, 2, 2)
     assert drawn.of_repeat(1, 2, 2) != drawn.of_repeat(2, 2, 2)
     times = [each.after_s for n in range(40) for each in drawn.of_repeat(n, 2, 2)]

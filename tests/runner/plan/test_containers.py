@@ -273,7 +273,7 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
         ["p"],
         {"system": "s", "root": "/opt/tb/systems", "roles": "/r", "device": device},
     )
-    env = dict.fromkeys(("index", "extra_index", "find_links", "mirrors"), "")
+    env = dict.fromkeys(("existing", "index", "extra_index", "find_links", "mirrors"), "")
     about = {"engine": "docker", "device": device, "files": {}, "archives": "/a", "shared": False}
     site = {"system": "s", "script": "", "files": {}, "tree": {}, "env": env, "image": about}
     question = plugin.questions(plans, site)[0]

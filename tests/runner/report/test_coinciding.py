@@ -40,7 +40,7 @@ def learns(name: str, stage: int, offset: float = 0.0, steps: int = 20) -> Recor
 def test_the_page_says_which_cells_have_one_loss_curve() -> None:
     cells = [learns("a", 0), learns("b", 1), learns("c", 2, 0.5), learns("d", 3, steps=7)]
     page = render(cells, "html")
-    assert page.count("One curve:") == 1
+    assert page.count("Curves that coincide:") == 1
     words = "One curve: zero_stage 0 = zero_stage 1</p>"
     assert words in page.replace("<wbr>", "")
     assert "take turns in dashes" in page

@@ -83,7 +83,7 @@ class Checkpoints:
         self.in_background = options.checkpoint_async
         self.ranks, self.say = ranks, say
         self.model = model
-        parts = optimizer.parts if isinstance(optimizer, Optimizers) else (optimizer,)
+        parts = optimizer.optimizers if isinstance(optimizer, Optimizers) else (optimizer,)
         optimizers = [
             shard_tensor.optim
             if isinstance(shard_tensor, ZeroRedundancyOptimizer)
