@@ -23,8 +23,8 @@ def leave(file: str, folder: str) -> None:
     trusted_folder.check(above, trusted_folder.own_groups(), above=False)
     text = json.dumps(sent.SOURCES)
     if not holds(file, text.encode()):
-        for file in os.listdir(above):
-            os.unlink(os.path.join(above, file))
+        for version in os.listdir(above):
+            os.unlink(os.path.join(above, version))
         write(file, text)
     keep(file)
     for path, name in ((file, sent.FILE), (sent.place(file), sent.place(sent.FILE))):
