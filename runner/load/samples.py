@@ -313,7 +313,8 @@ def _polls(text: bytes) -> Iterator[_Poll]:
     """Yield each poll; a line torn by a crash is passed over."""
     for line in islice(_POLL_LINE.finditer(text), MOST_POLLS):
         if ours := _OUR_POLL.fullmatch(line[0]):
-            yield _Poll(float(ours[3]), int(ours[4]), float(ours[2] or 0.0))
+            at, log_bytes, received = (quantity(ours[index]) or 0.0 for index in (3, 4, 2))
+            yield _Poll(at, int(log_bytes), received)
             continue
         try:
             poll = parse(line[0], _POLL)

@@ -41,8 +41,8 @@ def test_the_page_says_which_cells_have_one_loss_curve() -> None:
     cells = [learns("a", 0), learns("b", 1), learns("c", 2, 0.5), learns("d", 3, steps=7)]
     page = render(cells, "html")
     assert page.count("Curves that coincide:") == 1
-    words = "One curve: zero_stage 0 = zero_stage 1</p>"
+    words = "Curves that coincide: zero_stage 0 = zero_stage 1</p>"
     assert words in page.replace("<wbr>", "")
-    assert "take turns in dashes" in page
-    assert "take turns" not in render(cells[1:3], "html")
+    assert "drawn as alternating dashes" in page
+    assert "alternating dashes" not in render(cells[1:3], "html")
     assert page.index("<title>c</title>") < page.index("<title>d</title>")  # the short one on top
