@@ -159,7 +159,7 @@ def take_lock(job: dict[str, Any]) -> int:
             holder = os.pread(handle, 4096, 0).decode("utf-8", "replace").strip()
             lease_path = os.path.join(job["runs"], holder, LEASE)
             lease = stamp_of(lease_path)
-            over = max(patience, lease_s(lease_path) + job["grace_s"] + 5.0)  # the holder's own lease
+            over = max(patience, lease_s(lease_path) + job["grace_s"] + 5.0)
             most = patience if over > patience else patience + STUCK_S
             if waited < RENEWED_S:
                 seen = lease
