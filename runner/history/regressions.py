@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints, Point
-from runner.history.series import Series, differing, running
+from runner.history.series import Series, differing, ended_by_itself
 from runner.tables.catalogue.every_column import COLUMNS, title
 from runner.tables.formatting import number_text
 
@@ -94,13 +94,14 @@ def _slower(series: Series) -> list[Regression]:
 
 
 def _broke(series: Series) -> list[Regression]:
-    """Find where a cell that had ended ok did not; what has not ended yet, or is not of ours,
-    says nothing.
+    """Find where a cell that had ended ok did not.
+
+    Cells that run, that a person stopped or that were imported are not judged.
     """
     told = [
         (name, point)
         for name, point in zip(series.campaigns, series.points, strict=True)
-        if not running(point) and IMPORTED not in point.unofficial
+        if ended_by_itself(point) and IMPORTED not in point.unofficial
     ]
     found = []
     for at in range(1, len(told)):

@@ -134,6 +134,6 @@ def differing(before: Point, after: Point) -> tuple[tuple[str, str, str], ...]:
     return tuple((key, was.get(key, "–"), now.get(key, "–")) for key in keys)
 
 
-def running(point: Point) -> bool:
-    """Whether the point's cell has not ended yet."""
-    return point.row["status"] in NOT_ENDED
+def ended_by_itself(point: Point) -> bool:
+    """Whether the point's cell ended, and no person stopped it."""
+    return point.row["status"] not in (*NOT_ENDED, "interrupted")

@@ -116,7 +116,7 @@ def test_a_pages_commands_run_as_they_stand(stage: Path, page: str) -> None:
         printed = run(where, line, (code,))
         assert words in printed, f"{line}\n{printed}"
     if page == "docs/how-to/leave-it-running.md":  # the node is the next page's
-        run(stage, "trainbench stop --campaign quickstart-mine", (0, 1))
+        run(stage, "trainbench status --watch --campaign quickstart-mine")
 
 
 def test_what_they_name_was_made(stage: Path) -> None:

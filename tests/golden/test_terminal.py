@@ -24,10 +24,21 @@ CELL = {"system": "torch_gpt", "nodes": 1, "devices_per_node": 1, "train_iters":
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A campaign of one run of 30 steps."""
+    """A campaign of one run of 30 steps in three seconds."""
+    return of_steps(tmp_path, "0.1")
+
+
+@pytest.fixture
+def slow_bench(tmp_path: Path) -> Bench:
+    """The same in twelve seconds, so that a busy machine still stops it in its middle."""
+    return of_steps(tmp_path, "0.4")
+
+
+def of_steps(tmp_path: Path, step_s: str) -> Bench:
     stand_in.install(tmp_path / "root", os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]  # CPython has it
     inventory = stood_in(tmp_path / "here", tmp_path / "root")
-    return Bench(tmp_path, inventory, {"name": "m", "defaults": {**CELL, "env": {"STEP_S": "0.1"}}})
+    defaults = {**CELL, "env": {"STEP_S": step_s}}
+    return Bench(tmp_path, inventory, {"name": "m", "defaults": defaults})
 
 
 def command(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
@@ -50,7 +61,8 @@ def test_a_closed_terminal_ends_no_campaign(bench: Bench) -> None:
     assert bench.outcome("")["status"] == "ok"
 
 
-def test_a_detached_bench_is_looked_at_and_ended_from_elsewhere(bench: Bench) -> None:
+def test_a_detached_bench_is_looked_at_and_ended_from_elsewhere(slow_bench: Bench) -> None:
+    bench = slow_bench
     terminal = bench.start_in_terminal("--detach")
     assert bench.process is not None
     assert bench.process.wait(60) == 0

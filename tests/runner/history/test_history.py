@@ -197,6 +197,15 @@ def test_a_cell_of_which_one_repeat_fails_broke(tmp_path: Path) -> None:
     assert [(each.word, each.open) for each in found] == [("broke", True)] * 2
 
 
+def test_a_cell_that_a_person_stopped_did_not_break(tmp_path: Path) -> None:
+    nights(tmp_path, 3, steady())
+    campaigns, _ = read_all(sources([tmp_path]))
+    newest = campaigns[-1]
+    points = [replace(each, row={**each.row, "status": "interrupted"}) for each in newest.points]
+    campaigns[-1] = replace(newest, points=tuple(points))
+    assert regressions(all_series(campaigns), campaigns) == []
+
+
 def test_where_nothing_can_be_read_nothing_is_said_to_be_well(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
