@@ -13,7 +13,9 @@ from runner.expect.references import Reference
 from runner.figures.devices import find_device
 from runner.terms.record import MIXED_FP8
 
-SAME_SIZE = 1.1  # ratio of parameters: names round them, and an output layer may be shared or not
+# Ratios of parameters. Up to 1.05 one model has several names (GPT-2 medium: 345M and 355M), up to
+# 1.1 names round, and models of one name differ by an input embedding that is counted or not.
+ONE_MODEL, SAME_SIZE, SAME_NAME = 1.05, 1.1, 1.25
 MOST_STEPS = 6.0  # doublings that count when the nearest figure is looked for
 UNKNOWN_HERE = "not known"
 UNKNOWN_THERE = "not stated"
@@ -109,17 +111,21 @@ def _gigabytes(text: str) -> int | None:
 
 def _size(subject: Subject, reference: Reference) -> _Differences:
     here, there = _parameters(subject), _parameters(reference)
+    ours, theirs = _plain(subject.model), _plain(reference.model)
+    incomparable = True
     if here and there:
-        steps = max(abs(math.log2(a / b)) for a, b in zip(here, there, strict=True))
-        if steps <= math.log2(SAME_SIZE):
+        ratio = max(max(a / b, b / a) for a, b in zip(here, there, strict=True))
+        one_name = bool(ours) and (ours in theirs or theirs in ours)
+        if ratio <= (SAME_NAME if one_name else ONE_MODEL):
             return
-        weight = 40 * min(steps, MOST_STEPS)
+        incomparable = ratio > SAME_SIZE
+        weight = 40 * min(math.log2(ratio), MOST_STEPS)
+    elif ours == theirs:
+        return
     else:
-        weight = 30 if _plain(subject.model) != _plain(reference.model) else 0
-    if weight:
-        yield ConditionDifference(
-            "model", _model(subject, UNKNOWN_HERE), _model(reference, UNKNOWN_THERE), weight, True
-        )
+        weight = 30
+    names = _model(subject, UNKNOWN_HERE), _model(reference, UNKNOWN_THERE)
+    yield ConditionDifference("model", *names, weight, incomparable)
 
 
 def _parameters(of: Subject | Reference) -> tuple[float, float] | None:

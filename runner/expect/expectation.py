@@ -66,8 +66,9 @@ class Expectation:
                 f" {self._theirs}: {self.difference_words}"
             )
         if self.same:
-            return f"{self.percent:.0f} % of {self._theirs}{self._place}"
-        return f"{self.percent:.0f} % of the nearest, {self._theirs}, but {self.difference_words}"
+            return f"{percent_text(self.percent)} % of {self._theirs}{self._place}"
+        percent = percent_text(self.percent)
+        return f"{percent} % of the nearest, {self._theirs}, but {self.difference_words}"
 
     @property
     def _theirs(self) -> str:
@@ -119,6 +120,11 @@ def _may_be_unknown(difference: ConditionDifference) -> bool:
 
 def _trainer(reference: Reference) -> str:
     return f"{reference.trainer} {reference.version}".strip()
+
+
+def percent_text(percent: float) -> str:
+    """Write a percentage: whole, or with two digits below 10."""
+    return f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
 
 
 def rate_text(rate: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from node.printable import printable
+from runner.expect.expectation import percent_text
 from runner.tables.catalogue.column import Column, Value
 from runner.tables.formatting import MISSING
 from runner.tables.row import Row
@@ -25,7 +26,8 @@ def _percent_text(row: Row) -> str:
     expectation = row.expectation
     if expectation is None or expectation.percent is None:
         return MISSING
-    return f"{expectation.percent:.0f} %" if expectation.same else f"({expectation.percent:.0f} %)"
+    percent = f"{percent_text(expectation.percent)} %"
+    return percent if expectation.same else f"({percent})"
 
 
 def of_expectations(table: Sequence[Row]) -> Iterator[str]:

@@ -100,6 +100,22 @@ def test_another_batch_count_or_length_is_said_beside_the_percentage(
         assert expectation.words.startswith("90 % of the nearest, 1,000 tokens/s per device")
 
 
+def test_a_model_of_nearly_the_same_size_and_another_name_is_a_difference() -> None:
+    mixed = replace(THEIRS, model="GPT 117M", parameters_b=0.117)
+    near = expect(replace(OURS, model="", parameters_b=0.125), [mixed])
+    assert near is not None
+    assert near.percent is not None
+    assert "but model 125M here, GPT 117M there" in near.words
+    medium = replace(THEIRS, model="GPT-2 345M", parameters_b=0.345)
+    assert found(replace(OURS, model="gpt2-medium", parameters_b=0.355), medium).same
+    assert found(replace(OURS, parameters_b=7.5), THEIRS).same  # its input embedding not counted
+
+
+def test_a_small_percentage_is_not_zero() -> None:
+    slow = found(replace(OURS, tokens_per_s_per_device=4.8), THEIRS)
+    assert slow.words.startswith("0.48 % of 1,000")
+
+
 def test_what_a_source_does_not_state_is_said() -> None:
     expectation = found(OURS, replace(THEIRS, global_batch_size=None))
     assert expectation.difference_words == "global batch 64 here, not stated there"
