@@ -8,6 +8,7 @@ from runner.tables.catalogue.column import Column
 from runner.tables.formatting import MISSING, axis_text, initials
 from runner.tables.judged import verdict_codes, verdict_text
 from runner.tables.row import Row, axis_names, sizes_named
+from runner.terms.record import DATA_PARALLEL
 
 _BASIS = {"ok": "ok runs", "incomplete": "steps before the run ended", "none": None}
 # Axes that already have a column of their own, as the parallel sizes have.
@@ -19,10 +20,17 @@ def _nodes(row: Row) -> str:
     return f"{row.record.nodes}x{row.record.devices_per_node}"
 
 
+_ALWAYS = (DATA_PARALLEL, "tensor_parallel", "pipeline_parallel")
+
+
 def _parallel(row: Row) -> str:
-    """Show each size behind the initials of its name: `dp4 tp2 pp1`."""
-    sizes = row.record.parallel.items()
-    return " ".join(f"{initials(name)}{size}" for name, size in sizes) or MISSING
+    """Show sizes behind the initials of their names: `dp4 tp2 pp1`, others where they split."""
+    shown = [
+        f"{initials(name)}{size}"
+        for name, size in row.record.parallel.items()
+        if size > 1 or name in _ALWAYS
+    ]
+    return " ".join(shown) or MISSING
 
 
 def _batch(row: Row) -> str:
