@@ -25,12 +25,12 @@ _ALWAYS = (DATA_PARALLEL, "tensor_parallel", "pipeline_parallel")
 
 def _parallel(row: Row) -> str:
     """Show sizes behind the initials of their names: `dp4 tp2 pp1`, others where they split."""
-    shown = [
+    sizes = [
         f"{initials(name)}{size}"
         for name, size in row.record.parallel.items()
         if size > 1 or name in _ALWAYS
     ]
-    return " ".join(shown) or MISSING
+    return " ".join(sizes) or MISSING
 
 
 def _batch(row: Row) -> str:
