@@ -5,7 +5,7 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -81,7 +81,9 @@ BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in 
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that complains as the rest does."""
+    """A parser that complains as the rest does. `commands` are its subcommands' parsers."""
+
+    commands: Mapping[str, argparse.ArgumentParser]
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and exit with code 2."""
@@ -100,6 +102,7 @@ def parser() -> Parser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in COMMANDS:
         module.add_parser(commands)
+    top.commands = commands.choices
     return top
 
 
@@ -115,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import argcomplete
 
             argcomplete.autocomplete(top)
-        chosen = top.parse_args(words)
+        chosen = _parse(top, words)
         if chosen.non_interactive:
             ask_nobody()
         return int(BY_NAME[chosen.command].run(chosen))
@@ -137,6 +140,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped")
         return 130
+
+
+def _parse(top: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; what a command does not know is refused with that command's usage."""
+    chosen, unknown = top.parse_known_args(arguments)
+    if unknown:
+        help_line = f"{CALLED} {chosen.command} --help"
+        top.commands[chosen.command].error(
+            f"unknown argument {unknown[0]}; `{help_line}` lists all that it takes"
+        )
+    return chosen
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
