@@ -1,6 +1,6 @@
 """Refuse a cell that cannot run, before anything is touched. Pure: a cell and a cluster in."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 
 from runner.base.errors import Faults, UserError
@@ -23,7 +23,8 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
         try:
             check_cell(cell, cluster, warmup_iters)
         except UserError as error:
-            refused.setdefault(str(error), []).append(cell.name)
+            for sentence in error.sentences:
+                refused.setdefault(sentence, []).append(cell.name)
     faults = Faults()
     for words, names in refused.items():
         others = f" and {counted(len(names) - 1, 'other cell')}" if len(names) > 1 else ""
@@ -33,15 +34,22 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
 
 
 def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
-    """Run the checks that hold for every system, then the system's own."""
-    _check_placement(cell, cluster)
-    _check_starter(cell, cluster)
-    _check_machines(cell, cluster)
-    _check_sizes(cell)
-    _check_iterations(cell, warmup_iters)
-    check_image(cell, cluster)
-    check_profile(cell, cluster)
-    check_faults(cell, cluster)
+    """Run the checks that hold for every system, and the system's own; all faults are told."""
+    faults = Faults()
+    checks: tuple[Callable[[], None], ...] = (
+        lambda: _check_placement(cell, cluster),
+        lambda: _check_starter(cell, cluster),
+        lambda: _check_machines(cell, cluster),
+        lambda: _check_sizes(cell),
+        lambda: _check_iterations(cell, warmup_iters),
+        lambda: check_image(cell, cluster),
+        lambda: check_profile(cell, cluster),
+        lambda: check_faults(cell, cluster),
+    )
+    for check in checks:
+        with faults.gathered():
+            check()
+    faults.check()
     load_system(cell.system).check(cell, cluster)
 
 

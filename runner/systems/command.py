@@ -7,7 +7,7 @@ Its argv has words in braces (common/words.py), its log is read by a family of l
 from collections.abc import Mapping
 from typing import Any
 
-from runner.base.errors import UserError
+from runner.base.errors import Faults, UserError
 from runner.base.paths import BASE_PATH
 from runner.base.suggest import nearest
 from runner.systems.common import command_checks as checks
@@ -125,14 +125,27 @@ def _argv(
 
 
 def check(cell: Cell, cluster: Cluster) -> None:
-    """Refuse what could not start, or could not be read afterwards."""
-    checks.check_start(cell, cluster)
-    checks.check_names(cell)
-    checks.check_words(cell)
-    checks.check_launcher(cell, cluster)
-    readers(cell.parameters)
-    samples(cell)
-    model(cell.parameters)
+    """Refuse what could not start, or could not be read afterwards; all faults are told."""
+    faults = Faults()
+    for check in (
+        lambda: checks.check_argv(cell),
+        lambda: checks.check_folder(cell),
+        lambda: checks.check_python(cell, cluster),
+        lambda: checks.check_names(cell),
+        lambda: readers(cell.parameters),
+    ):
+        with faults.gathered():
+            check()
+    faults.check()
+    for check in (
+        lambda: checks.check_words(cell),
+        lambda: checks.check_launcher(cell, cluster),
+        lambda: samples(cell),
+        lambda: model(cell.parameters),
+    ):
+        with faults.gathered():
+            check()
+    faults.check()
 
 
 def readers(parameters: Mapping[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from node.printable import printable
 from node.supervisor.placeholders import WORD
-from runner.base.errors import UserError
+from runner.base.errors import Faults, UserError
 from runner.base.masking import is_secret
 from runner.base.suggest import nearest
 from runner.systems.common import words
@@ -17,13 +17,13 @@ from runner.terms.cell import SEED, Cell
 from runner.terms.cluster import Cluster
 
 LONGEST_PATH = 1_000
+_MEANT = {"global_batch_size": " (samples of a step are samples_per_step here)"}
 SHELL = {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>&1"}
 
 
-def check_start(cell: Cell, cluster: Cluster) -> None:
-    """Refuse an argv, a folder or a Python that could not start."""
-    values = cell.parameters
-    argv = values["argv"]
+def check_argv(cell: Cell) -> None:
+    """Refuse an argv that could not start."""
+    argv = cell.parameters["argv"]
     if not isinstance(argv, list) or not argv:
         raise UserError("argv is missing; give the command as a list, such as [python, train.py]")
     for number, text in enumerate(argv):
@@ -41,11 +41,22 @@ def check_start(cell: Cell, cluster: Cluster) -> None:
     first = words.written(argv[0])
     if not first or (len(argv) == 1 and " " in first and not first.startswith("/")):
         raise UserError(f"argv[0] is {first!r:.60}; list the program and each argument by itself")
-    if not (cell.pin if values["cwd"] is None else values["cwd"].startswith(("/", "{"))):
+
+
+def check_folder(cell: Cell) -> None:
+    """Refuse a trainer's folder that is missing or relative; a pin set has its own."""
+    folder = cell.parameters["cwd"]
+    if folder is None and not cell.pin:
+        raise UserError("cwd is missing; name the trainer's folder on the nodes, an absolute path")
+    if folder is not None and not folder.startswith(("/", "{")):
         raise UserError(
-            f"cwd is {values['cwd']!r}; name the trainer's folder on the nodes, an absolute path"
+            f"cwd is {folder!r}; name the trainer's folder on the nodes, an absolute path"
         )
-    environment = values.get("environment")
+
+
+def check_python(cell: Cell, cluster: Cluster) -> None:
+    """Refuse a Python that is not named by one absolute path, or a pin set that is not defined."""
+    environment = cell.parameters.get("environment")
     if environment is not None and (
         set(environment) != {"python"} or not str(environment["python"]).startswith("/")
     ):
@@ -87,7 +98,7 @@ def check_names(cell: Cell) -> None:
 
 
 def check_words(cell: Cell) -> None:
-    """Refuse words that nothing fills, and keys that nothing uses."""
+    """Refuse words that nothing fills, and keys that nothing uses: all of them."""
     values, own = cell.parameters, own_keys(cell)
     texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
     used = words.all_names(values["argv"])
@@ -109,16 +120,19 @@ def check_words(cell: Cell) -> None:
     shape = values.get("architecture") or {}
     told = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
     counted = set().union(*map(words.factors, [*told, values["model_flops_per_token"]]))
+    faults = Faults()
     for key in own:
         others = {name for name in cell.axes if name in used or name not in own} - {key}
         axis = key in cell.axes and not others
         if key not in used | (set() if axis else counted | (SIZED - {SEED})):
-            meant = nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
+            meant = _MEANT.get(key) or nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
             same = ", or its cells are the same run" if axis else ", or take it out"
-            raise UserError(
-                f"{key} is used by nothing{meant}; put {{{key}}} into argv"
-                f"{', or all seeds are the same run' if key == SEED else same}"
-            )
+            with faults.gathered():
+                raise UserError(
+                    f"{key} is used by nothing{meant}; put {{{key}}} into argv"
+                    f"{', or all seeds are the same run' if key == SEED else same}"
+                )
+    faults.check()
 
 
 def _check_path(path: str, where: str) -> None:

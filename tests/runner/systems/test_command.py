@@ -215,7 +215,7 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"my-key": 3}, "'my-key' is not a name"),
         ({"lr": {"a": 1}}, "a word's value is text, a number, or a list"),
         ({"cwd": "trainer"}, "an absolute path"),
-        ({"cwd": None}, "cwd is None"),
+        ({"cwd": None}, "cwd is missing"),
         ({"cwd": "/shared/{node_rank}"}, "{node_rank} is neither"),
         ({"environment": {"conda": "x"}}, "write {python: /path/of/python}"),
         ({"environment": {"python": "python3"}}, "write {python: /path/of/python}"),
@@ -383,3 +383,16 @@ def test_figures_hang_on_the_folder_the_python_and_what_setup_brought() -> None:
     assert SYSTEM.fingerprinted(cell) == ("system command/mine", "folder /shared/trainer")
     (cell,) = matrix(cwd=None, argv=None).cells  # of logs from elsewhere
     assert SYSTEM.fingerprinted(cell) == ()
+
+
+def test_all_faults_of_a_cell_are_told_at_once() -> None:
+    with pytest.raises(UserError) as refused:
+        node(argv=None, cwd=None, log="nothing")
+    assert [sentence.split(" is ")[0] for sentence in refused.value.sentences] == [
+        *("argv", "cwd", "log"),
+    ]
+    with pytest.raises(UserError) as unused:
+        node(global_batch_size=8, other=1)
+    first, second = unused.value.sentences
+    assert "global_batch_size is used by nothing (samples of a step are samples_per_step" in first
+    assert "other is used by nothing" in second
