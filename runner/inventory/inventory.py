@@ -39,7 +39,7 @@ KEYS: Mapping[str, str] = {
     "cluster_root_shared": "true where cluster_root is one folder on a file system that all nodes"
     " share: setup installs there once (default false)",
     "cluster_device": "what the nodes train on: cpu, cuda or npu",
-    "cluster_devices_per_node": "devices a node (for cpu: processes that it should carry); a cell"
+    "cluster_devices_per_node": "devices per node (for cpu: processes that it should carry); a cell"
     " that names no devices_per_node uses all of them",
     "cluster_systems": "systems that setup puts on the nodes",
     "cluster_address": "address of the node for rendezvous; default ansible_host",

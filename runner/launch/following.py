@@ -3,6 +3,7 @@
 import time
 
 from runner.base.console import Screen
+from runner.base.text import counted
 from runner.folder import events
 from runner.folder.campaign import Campaign
 from runner.launch.campaign_status import Status
@@ -20,7 +21,7 @@ def follow(campaign: Campaign, console: Screen) -> Status:
     to_the_bottom(console)
     told = set(_ended(campaign)[:-FIRST])  # by what they are: of a long file the end alone is read
     if told:
-        console.print(f"{len(told)} runs ended before")
+        console.print(f"{counted(len(told), 'run')} ended before")
     with showing(console, lambda: Picture(look(campaign))):
         while True:
             over = not campaign.is_locked() and not look(campaign).queued

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
+from runner.base.text import counted
 from runner.figures.enough import Enough
 from runner.figures.summary import counted_intervals, samples_per_s
 from runner.folder import events
@@ -89,7 +90,7 @@ class View:
         self.numbers = {repeat: place for place, repeat in enumerate(kept, 1)}
         self.times += [ended.wall_s for ended in kept.values()]
         to_the_bottom(self.console)
-        line = f"campaign {campaign.name}: {total} runs"
+        line = f"campaign {campaign.name}: {counted(total, 'run')}"
         if kept:
             bad = sum(ended.status not in WELL for ended in kept.values())
             line += f", {len(kept)} already done"
@@ -216,8 +217,8 @@ class View:
         self.console.print(f"{line}; {by}{on}" if by else line)
         if tally.submitted:
             self.console.print(
-                f"{tally.submitted} runs are in the queue; this login may end. `status` says how"
-                " far they are, and the same command without --submit gathers them"
+                f"{counted(tally.submitted, 'run')} in the queue; this login may end. `status` says"
+                " how far they are, and the same command without --submit gathers them"
             )
         self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
 

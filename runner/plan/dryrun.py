@@ -132,7 +132,7 @@ def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[
     if expected is None:
         return
     yield (
-        f"  estimated memory a device {expected['memory_mib']:.0f} MiB, time"
+        f"  estimated memory per device {expected['memory_mib']:.0f} MiB, time"
         f" {expected['time_s']:.0f} s ({expected['basis']})"
     )
     limit = cluster.device_memory_mib

@@ -20,12 +20,12 @@ def uses(cells: Iterable[Cell], cluster: Cluster) -> str:
 
 
 def in_words(cells: Sequence[Sequence[Usage]], nodes: int) -> str:
-    """Say `uses 1 of 8 devices a node, 7 idle; 1 of 2 nodes, 1 idle`; `nodes` are all there are.
+    """Say `uses 1 of 8 devices per node, 7 idle; 1 of 2 nodes, 1 idle`; `nodes` are all there are.
 
     Where cells or nodes differ it says a range, such as `1 to 8`.
     """
     each = {usage for cell in cells for usage in cell}
-    parts = [_share(each, "devices a node")]
+    parts = [_share(each, "devices per node")]
     if nodes > 1:
         parts.append(_share({(len(cell), nodes - len(cell)) for cell in cells}, "nodes"))
     return f"uses {'; '.join(parts)}"

@@ -39,7 +39,7 @@ NOBODY = "nobody yet"
 SHORT_SHA = 16  # letters that the page shows; `sha256sum` of the file has all
 MOST_AXES = 8  # columns of the table of points
 IDENTITY = (
-    "A cell is the same one where system, nodes, devices a node, the kind of machine and every"
+    "A cell is the same one where system, nodes, devices per node, the kind of machine and every"
     " parameter but the pin and the environment variables are."
 )
 

@@ -213,7 +213,7 @@ def test_parallel_sizes_that_do_not_fit(
 def after_the_first_line(stderr: str) -> str:
     """What follows the line that says which campaign begins."""
     first, _, rest = stderr.partition("\n")
-    assert first.startswith("campaign m-place: 1 runs; uses 2 of 2 devices a node; ")
+    assert first.startswith("campaign m-place: 1 run; uses 2 of 2 devices per node; ")
     return rest
 
 

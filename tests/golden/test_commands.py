@@ -245,9 +245,9 @@ def test_a_dry_run_for_people_can_be_read_and_pasted(
 ) -> None:
     assert main([*far_away, "--only", "zero_stage=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["1 cell; uses 2 of 2 devices a node; 2 of 2 nodes", ""]
+    assert lines[:2] == ["1 cell; uses 2 of 2 devices per node; 2 of 2 nodes", ""]
     assert lines[2].startswith("cell zero_stage=1  (zero_stage=1-")
-    assert lines[3].startswith("  estimated memory a device ")
+    assert lines[3].startswith("  estimated memory per device ")
     assert lines[4] == "  warning: a device has 10 MiB; this cell may not fit"
     assert lines[5] == "  a  node_rank 0"
     assert lines[6].startswith("    cwd  /opt/tb/")
@@ -327,7 +327,7 @@ def test_a_campaign_ends_with_the_table_and_exit_code_1_for_a_failed_cell(
 def test_progress_is_told_on_standard_error(first: subprocess.CompletedProcess[str]) -> None:
     # A busy machine takes so long that the line of every ten seconds comes between.
     lines = [line for line in first.stderr.splitlines() if not re.search("left|: starting", line)]
-    assert lines[0].startswith("campaign small-here: 4 runs; uses 2 of 2 devices a node; folder ")
+    assert lines[0].startswith("campaign small-here: 4 runs; uses 2 of 2 devices per node; folder ")
     assert lines[1].startswith("[1/4] zero_stage=0: ok, ")
     assert re.search(r"samples/s, loss 7\.273 to 4\.444, 8 iterations, \d+ s$", lines[1])
     assert lines[3].startswith("[3/4] zero_stage=2,env=ACT:exit_3: failed")
@@ -522,7 +522,7 @@ def test_a_recorded_run_is_run_again_beside_its_campaign(
     recorded = bench.attempt("zero_stage=0")
     done = started("rerun", str(recorded), "-i", str(bench.inventory))
     assert done.returncode == 0, done.stderr
-    assert "campaign rerun-small-here: 1 runs; uses 2 of 2 devices a node; folder" in done.stderr
+    assert "campaign rerun-small-here: 1 run; uses 2 of 2 devices per node; folder" in done.stderr
     assert "rerun against recorded" in done.stdout
     again = next((bench.runs / "rerun-small-here").glob("*/repeat1/attempt1"))
     was, now = (json.loads((path / "run.json").read_text()) for path in (recorded, again))

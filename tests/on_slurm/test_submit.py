@@ -39,7 +39,7 @@ def test_runs_are_left_in_the_queue_and_gathered(slurm_cluster: SlurmCluster) ->
     bench = bench_of(slurm_cluster, "leave", 2.0)
     ran = bench.run("--submit")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 runs are in the queue; this login may end" in ran.stderr
+    assert "3 runs in the queue; this login may end" in ran.stderr
     for pid, argv in slurm_cluster.login.processes():  # as where the login node is rebooted
         if str(bench.runs) in argv:
             slurm_cluster.login.signal(pid, signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_runs_are_left_in_the_queue_and_gathered(slurm_cluster: SlurmCluster) ->
 def test_no_more_jobs_are_left_than_may_be(slurm_cluster: SlurmCluster) -> None:
     bench = bench_of(slurm_cluster, "most", 0.2, slurm_most_jobs=2)
     ran = bench.run("--submit")
-    assert "2 runs are in the queue" in ran.stderr
+    assert "2 runs in the queue" in ran.stderr
     wait(lambda: status_of(bench)["ended"] == {"ok": 2}, 60, "the end of both")
     last = bench.run()
     assert last.returncode == 0, last.stderr
