@@ -234,12 +234,15 @@ ENDS = {
 
 
 def hostile_ways() -> str:
-    """What a hostile node answers, and how the run, or the command, ends."""
-    rows = ""
+    """What a hostile node answers, and how the run, or the command, ends: a row per end."""
+    answers: dict[tuple[str, str], list[str]] = {}
     for way in WAYS.values():
         end = ENDS.get(way.ends, f"`{way.ends}`")
-        rows += f"| {way.program.partition(':')[2]} | {way.says} | {end} |\n"
-    return table("asked | it answers | the end", rows)
+        answers.setdefault((way.program.partition(":")[2], end), []).append(way.says)
+    rows = "".join(
+        f"| {asked} | {end} | {'; '.join(says)} |\n" for (asked, end), says in answers.items()
+    )
+    return table("asked | the end | it answers one of", rows)
 
 
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
