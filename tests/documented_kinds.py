@@ -1,5 +1,7 @@
 """Tables of docs/parsers.md about the kinds of step lines, written from their classes."""
 
+from collections.abc import Mapping
+
 from runner.logs.explained import Tokens
 from runner.logs.kind import GIVES, Kind
 from runner.logs.kinds import KINDS
@@ -78,17 +80,25 @@ def gives() -> str:
 
 
 def _out_of() -> str:
-    """What a kind works out itself, and from what."""
-    return "".join(
-        f"- `{kind.name}`: {' and '.join(GIVES[key] for key in kind.works_out)} from"
-        f" {kind.out_of}.\n"
-        for kind in KINDS.values()
-        if kind.works_out
+    """Return what kinds work out themselves, and from what: a line per sentence."""
+    return _listed(
+        {
+            kind.name: f"{' and '.join(GIVES[key] for key in kind.works_out)} from {kind.out_of}"
+            for kind in KINDS.values()
+            if kind.works_out
+        }
     )
 
 
 def _holds() -> str:
-    """What the time of each kind's lines is of."""
-    return "A line's time is\n\n" + "".join(
-        f"- `{kind.name}`: {kind.holds}.\n" for kind in KINDS.values() if kind.holds
-    )
+    """Return what the time of each kind's lines is of."""
+    times = {kind.name: kind.holds for kind in KINDS.values() if kind.holds}
+    return f"A line's time is\n\n{_listed(times)}"
+
+
+def _listed(sentences: Mapping[str, str]) -> str:
+    """Return a list of the sentences, each after the names that have it."""
+    names: dict[str, list[str]] = {}
+    for name, sentence in sentences.items():
+        names.setdefault(sentence, []).append(f"`{name}`")
+    return "".join(f"- {', '.join(of)}: {sentence}.\n" for sentence, of in names.items())
