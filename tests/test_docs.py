@@ -151,10 +151,15 @@ def top_keys() -> str:
 
 
 def cell_keys() -> str:
-    rows = "".join(
-        f"| `{item.name}` | {item.wanted()} | {_default(item.default)} | {item.help} |\n"
-        for item in CELL_KEYS.values()
-    )
+    """Keys of a cell; those that replace a key of the inventory share a row per kind of value."""
+    names: dict[str, list[str]] = {}
+    for item in CELL_KEYS.values():
+        help_text = re.sub(
+            r"(, in place of) \S+ of the inventory$", r"\1 the inventory's", item.help
+        )
+        row = f"{item.wanted()} | {_default(item.default)} | {help_text}"
+        names.setdefault(row, []).append(f"`{item.name}`")
+    rows = "".join(f"| {', '.join(keys)} | {row} |\n" for row, keys in names.items())
     return table("key | may be | default | what it is", rows)
 
 
