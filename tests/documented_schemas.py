@@ -233,6 +233,12 @@ def _dry_run() -> Schema:
             "setup": listed(TEXT),
             "teardown": listed(TEXT),
             "slurm": {**ANY_OBJECT, "description": "what Slurm would be given"},
+            "recovery": TEXT,
+            "checkpoints": TEXT,
+            "checkpoint_room": keys(
+                bytes=maybe(WHOLE), at_once=WHOLE, free_mib=named(WHOLE), missing=TEXT
+            ),
+            "faults": listed(ANY_OBJECT),
         },
         schema=VERSION,
         cell=TEXT,

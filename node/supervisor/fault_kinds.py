@@ -4,6 +4,7 @@ from node.causes import Cause
 
 KILL_RANK, KILL_NODE, STOP, SLOW = "kill_rank", "kill_node", "stop", "slow"
 NETWORK, DISK_FULL = "network", Cause.DISK_FULL.value  # the cause that it makes
+POWER_OFF = "power_off"  # not among KINDS: no engine can switch a node on again
 KINDS = {
     KILL_RANK: "SIGKILL to one process of the trainer",
     KILL_NODE: "SIGKILL to all that the run has on a node, its supervisor included",

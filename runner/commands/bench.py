@@ -261,6 +261,7 @@ def run(chosen: argparse.Namespace) -> int:
             chosen.only,
             folder=lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
             preview=functools.partial(engine_of(machines, chosen.runs).preview, campaign),
+            inspected=campaign.inspections(),
         )
         say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
         return 0

@@ -8,11 +8,11 @@ step. docs/how-to/goodput.md has the definitions of others beside this one.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from runner.figures.goodput_model import GoodputCosts, daly, predicted, young
+from runner.figures.goodput_model import GoodputCosts, daly, predicted, predicted_half, young
 from runner.figures.student import quantile
 from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 
@@ -29,6 +29,7 @@ PARTS: Mapping[str, str] = {
     "load": "loading the checkpoint",
     "rest": "not accounted for",
 }
+ENERGY_LOST = "energy_lost_j"  # the figure, and why it is missing
 FORMER_SPEED = 1.1  # of the median step: as fast as before
 
 
@@ -69,9 +70,11 @@ class Mean:
 class Goodput:
     """A cell's figures, over its runs; None where nothing tells.
 
-    `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its
-    runs. `by_model` is the goodput predicted from what was measured, `mtbf_s` the mean time between
-    failures that it is for: the one asked for, else the one that came.
+    `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its runs.
+    `by_model` is the goodput predicted from what was measured, ± `by_model_half` by chance of so
+    many runs (95 %), `mtbf_s` the mean time between failures that it is for: the one asked for,
+    else the one that came. `energy_lost_j` is of a run. `missing` has by a figure's name why it is
+    None.
     """
 
     policy: str
@@ -92,9 +95,12 @@ class Goodput:
     young_steps: float | None = None
     daly_steps: float | None = None
     by_model: float | None = None
+    by_model_half: float | None = None
     half_percent: float | None = None
     refused: tuple[str, ...] = ()
     failed_saves: tuple[str, ...] = ()
+    energy_lost_j: Mean | None = None
+    energy_lost_percent: float | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def mean(self, name: str) -> Mean | None:
@@ -162,7 +168,22 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
         refused=tuple(text for session in sessions for text in session.refused),
         failed_saves=tuple(text for session in sessions for text in session.failed),
     )
-    return _with_model(result, measured)
+    return _with_model(_with_energy(result, measured), measured)
+
+
+def _with_energy(result: Goodput, measured: Sequence[Story]) -> Goodput:
+    """Add the energy lost in a run on average, over the runs that had a failure."""
+    lost = [story.lost_energy for story in measured if story.lost_energy]
+    why = next((item.missing for item in lost if item.joules is None), "")
+    if not lost or why:
+        return replace(
+            result, missing={**result.missing, ENERGY_LOST: why or "no run had a failure"}
+        )
+    return replace(
+        result,
+        energy_lost_j=mean([item.joules for item in lost if item.joules is not None]),
+        energy_lost_percent=fmean([item.percent or 0.0 for item in lost]),
+    )
 
 
 def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
@@ -182,13 +203,16 @@ def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
     late = max(0.0, result.durable_s.value - stall) if result.durable_s else 0.0
     interval = measured[0].checkpoint_interval or 0
     costs = GoodputCosts(step_s, stall, late, gap, fmean(starts), interval)
-    every = {"young_steps": None, "daly_steps": None, "by_model": None}
-    figures: dict[str, float | None] = dict(every)
+    names = ("young_steps", "daly_steps", "by_model", "by_model_half")
+    figures: dict[str, float | None] = dict.fromkeys(names)
     if result.mtbf_s:
         if stall:
             figures["young_steps"] = young(stall, result.mtbf_s) / step_s
             figures["daly_steps"] = daly(stall, result.mtbf_s) / step_s
-        figures["by_model"] = 100 * predicted(costs, result.iterations, result.mtbf_s)
+        of = costs, result.iterations, result.mtbf_s
+        half = predicted_half(*of, result.runs)
+        figures["by_model"] = 100 * predicted(*of)
+        figures["by_model_half"] = None if half is None else 100 * half
     return Goodput(**{**vars(result), "costs": costs, **figures})
 
 
@@ -321,6 +345,31 @@ def _step(
     yield Spent("counted" if counted else "lost", seconds - excess)
     yield Spent("slowed", excess)
     yield Spent("stall", step.paused_s)
+
+
+def lost_times(story: Story) -> list[tuple[float, float]]:
+    """Return when what was done was lost: from the end of the last step that counted to the begin
+    of the first one after the failure. Steps done again, noticing, ending, launching, starting and
+    loading are in there; checkpoints' stalls and steps that a fault held up do not.
+    """
+    counts = _counting(story)
+    result: list[tuple[float, float]] = []
+    since: float | None = None
+    for number, attempt in enumerate(story.attempts):
+        for session in attempt.sessions:
+            if not session.steps:
+                continue
+            began = _first_began(session)
+            if since is not None:
+                result.append((since, began))
+            ends = [step.at for step in session.steps if counts.get(step.iteration) is step]
+            since = ends[-1] if ends else began
+        if since is None and number + 1 < len(story.attempts):  # it failed before its first step
+            result.append((attempt.began, story.attempts[number + 1].began))
+    final = story.attempts[-1] if story.attempts else None
+    if final and since is not None and not any(session.steps for session in final.sessions):
+        result.append((since, final.ended))
+    return [(begin, end) for begin, end in result if end > begin]
 
 
 def _counting(story: Story) -> dict[int, StepSeen]:

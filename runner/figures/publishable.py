@@ -252,7 +252,7 @@ def _resume_differs(evidence: CellEvidence) -> str:
 def _faulted(evidence: CellEvidence) -> str:
     stories = [run.story for run in evidence.runs if run.story]
     count = sum(len(story.faults) for story in stories)
-    again = sum(len(story.attempts) > 1 for story in stories)
+    again = sum(story.faulted for story in stories)
     if count:
         return f"{count} faults were caused in its runs"
     return f"{again} of its runs went on after a failure" if again else ""

@@ -9,6 +9,7 @@ from node.printable import printable
 from runner.base.log_file import open_log
 from runner.folder.attempt import Attempt
 from runner.folder.stored import UnreadableError
+from runner.load.lost_energy import lost_energy
 from runner.load.samples import polled_steps
 from runner.logs.kind import Kind
 from runner.logs.numbers import quantity, whole
@@ -38,7 +39,7 @@ def story_of(attempts: Sequence[Attempt]) -> Story | None:
     step_times = [item for item in map(_attempt, alike) if item is not None]
     cell, faults = newest_run.cell, newest_run.cell.faults
     system = load_system(cell.system)
-    return Story(
+    story = Story(
         policy=cell.recovery or "none",
         attempts=tuple(step_times),
         global_batch_size=system.batch_size(system.typed(cell)),
@@ -47,6 +48,7 @@ def story_of(attempts: Sequence[Attempt]) -> Story | None:
         checkpoint_interval=cell.parameters.get("checkpoint_interval"),
         in_background=bool(cell.parameters.get("checkpoint_async")),
     )
+    return replace(story, lost_energy=lost_energy(alike, story))
 
 
 def faults_of(attempt: Attempt) -> list[FaultSeen]:

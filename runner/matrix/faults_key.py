@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.schema import UnfitError
-from node.supervisor.fault_kinds import KINDS, NETWORK, NODE_WIDE, SLOW, STOP
+from node.supervisor.fault_kinds import KILL_NODE, KINDS, NETWORK, NODE_WIDE, POWER_OFF, SLOW, STOP
 from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.base.suggest import nearest
@@ -56,6 +56,7 @@ def read_recovery(value: Any, faults: FaultPlan | None, where: str) -> str:
 
 
 def _word(word: str, where: str) -> Fault:
+    _refuse_power_off(re.split(r"[:@+]", word, maxsplit=1)[0], where)
     match = _WORD.fullmatch(word)
     if not match:
         raise UserError(
@@ -70,6 +71,7 @@ def _word(word: str, where: str) -> Fault:
 def _mapping(value: Any, where: str) -> Fault:
     if not isinstance(value, dict):
         raise UserError(f"{where}: {str(value)[:80]!r} cannot be read; {EXAMPLE}")
+    _refuse_power_off(value.get("kind"), where)
     _check_keys(value, KEYS, where)
     _kind(value.get("kind"), where)
     fault: Fault = _read(Fault, value, where)
@@ -108,15 +110,20 @@ def _lasts(kind: str, for_s: float, where: str) -> None:
 
 
 def _kind(kind: Any, where: str) -> None:
+    _refuse_power_off(kind, where)
     if kind not in KINDS:
-        if kind == "power_off":
-            raise UserError(
-                f"{where}: power_off is not built: no engine here can switch a node off and on;"
-                " kill_node is the nearest"
-            )
         raise UserError(
             f"{where}: {str(kind)[:80]!r} is not one of {', '.join(KINDS)}"
             f"{nearest(str(kind), KINDS)}"
+        )
+
+
+def _refuse_power_off(kind: Any, where: str) -> None:
+    """Refuse it before all else: a person who writes it names the host, as no other fault does."""
+    if kind == POWER_OFF:
+        raise UserError(
+            f"{where}: {POWER_OFF} needs an engine that can switch a node off and on again, and"
+            f" neither ssh nor Slurm can; take {KILL_NODE}, which ends all of the run on a node"
         )
 
 

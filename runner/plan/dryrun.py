@@ -11,6 +11,8 @@ from runner.base.escapes import ExactLine, ShellWord, TerminalLine
 from runner.base.text import counted, some
 from runner.matrix.select import in_order, select
 from runner.plan import checks
+from runner.plan.checkpoint_room import checkpoint_room
+from runner.plan.checkpoint_room import in_words as room_in_words
 from runner.plan.make import campaign_name, make_run
 from runner.plan.needs import Need, in_words, too_long
 from runner.plan.usage import in_words as use_in_words
@@ -18,6 +20,7 @@ from runner.plan.usage import usage_of
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, first
 from runner.terms.cluster import Cluster
+from runner.terms.inspected import Inspected
 from runner.terms.run import Run
 
 MOST_FAULTS_SHOWN = 10  # of a cell, in text
@@ -47,8 +50,12 @@ def dry_run(
     *,
     folder: Folder | None = None,
     preview: Preview | None = None,
+    inspected: Mapping[str, Inspected] | None = None,
 ) -> list[dict[str, Any]]:
-    """Plan every cell, as data, in the order of the first runs. Connects to nothing."""
+    """Plan every cell, as data, in the order of the first runs. Connects to nothing.
+
+    `inspected` has what each host was when a campaign asked it last.
+    """
     runs = runs_of(matrix, cluster, only, folder)
     cells = [run.cell for run in runs]
     given = preview(runs, matrix.repeats) if preview else ()
@@ -80,7 +87,7 @@ def dry_run(
                 "files": {node.host: dict(node.files) for node in run.nodes if node.files},
                 **({"setup": list(run.setup)} if run.setup else {}),
                 **({"teardown": list(run.teardown)} if run.teardown else {}),
-                **_on_purpose(run),
+                **_on_purpose(run, inspected or {}),
                 "seeds": list(matrix.seeds),
                 "train_iters": cell.parameters.get("train_iters"),
                 "run_dir": run.nodes[0].dir,
@@ -96,14 +103,16 @@ def dry_run(
     return plans
 
 
-def _on_purpose(run: Run) -> dict[str, Any]:
+def _on_purpose(run: Run, inspected: Mapping[str, Inspected]) -> dict[str, Any]:
     """Say what a run's first repeat will have done to it, and where its checkpoints lie."""
     if run.chain is None:
         return {}
     hosts = {node.node_rank: node.host for node in run.nodes}
+    room = checkpoint_room(run, inspected)
     return {
         "recovery": run.cell.recovery or "none",
         "checkpoints": run.chain.folder,
+        **({"checkpoint_room": room} if room else {}),
         "faults": [
             {**asdict(fault), "host": hosts[fault.node], "does": KINDS[fault.kind]}
             for fault in run.chain.faults
@@ -115,6 +124,8 @@ def _faults(plan: Mapping[str, Any]) -> Iterator[str]:
     if "checkpoints" not in plan:
         return
     yield f"  checkpoints  {plan['checkpoints']}; after a failure: {plan['recovery']}"
+    if "checkpoint_room" in plan:
+        yield from room_in_words(plan["checkpoint_room"])
     for fault in plan["faults"][:MOST_FAULTS_SHOWN]:
         when = f"{fault['after_s']:.1f} s of an attempt"
         when = f"iteration {fault['iteration']}" if fault["iteration"] else when

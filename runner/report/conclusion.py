@@ -15,6 +15,7 @@ from runner.base.text import counted, some
 from runner.figures.between_runs import repeats_to_see
 from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
+from runner.report.policies_compared import policies_compared
 from runner.tables.catalogue.every_column import value
 from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Row, Scaling
@@ -69,11 +70,16 @@ def ran(table: Sequence[Row]) -> str:
 
 
 def conclusion(table: Sequence[Row]) -> list[str]:
-    """Write the sentences, the comparisons first; none for a table without a result."""
+    """Write the sentences, the comparisons first; none for a table without a result.
+
+    A speed is compared where no run had a fault: a faulted one has that of its last attempt alone.
+    """
+    unbroken = [row for row in table if not row.faulted]
     compared = [
         (row, row.comparison)
-        for row in table
+        for row in unbroken
         if row.finished and row.comparison and row.comparison.differences
+        if not (row.comparison.base and row.comparison.base.faulted)
     ]
     if len(compared) > MOST:
         sentences = _by_setting(compared)
@@ -83,11 +89,13 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         sentences = [_sentence(row, comparison, names, several) for row, comparison in compared]
     return [
         *sentences,
-        *_fastest(table, fewest=3 if sentences else 2),
-        *_scaling(table),
-        *([] if sentences else _memory_trade(table)),
-        *_too_noisy(table),
-        *_not_compared(table),
+        *_fastest(unbroken, table, fewest=3 if sentences else 2),
+        *policies_compared(table),
+        *_with_faults(table),
+        *_scaling(unbroken),
+        *([] if sentences else _memory_trade(unbroken, table)),
+        *_too_noisy(unbroken),
+        *_not_compared(unbroken),
         *_without_result(table),
     ]
 
@@ -195,10 +203,21 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     return text + (f"; its loss is another one in {unlike} {count}" if unlike else "") + "."
 
 
-def _fastest(table: Sequence[Row], *, fewest: int) -> list[str]:
-    """Name the fastest and the slowest cell of each model that has `fewest` cells or more."""
+def _with_faults(table: Sequence[Row]) -> list[str]:
+    """Say how many results are compared in goodput alone."""
+    count = sum(row.faulted and row.finished for row in table)
+    if not count:
+        return []
+    of = "it had a failure" if count == 1 else "they had failures"
+    return [f"{_cells(count)} not compared in speed, but in goodput: {of}."]
+
+
+def _fastest(rows: Sequence[Row], table: Sequence[Row], *, fewest: int) -> list[str]:
+    """Name the fastest and the slowest of `rows` of each model that has `fewest` of them or more;
+    as cells of the `table` are called.
+    """
     tasks: dict[tuple[Any, ...], list[Row]] = {}
-    for row in table:
+    for row in rows:
         if row.finished and row.samples_per_s:
             tasks.setdefault((row.record.model, row.record.sample_length), []).append(row)
     called = _names(table)
@@ -221,22 +240,23 @@ def _fastest_of(rows: Sequence[Row], called: Mapping[int, str]) -> list[str]:
     ]
 
 
-def _memory_trade(table: Sequence[Row]) -> list[str]:
-    """Say what the cell with the least memory gives up in speed, where it is not the fastest.
+def _memory_trade(rows: Sequence[Row], table: Sequence[Row]) -> list[str]:
+    """Say what the cell of `rows` with the least memory gives up in speed, where it is not the
+    fastest.
 
     Of cells that train the same model on as many devices.
     """
     tasks: dict[tuple[Any, ...], list[tuple[float, float, Row]]] = {}
-    for row in table:
+    for row in rows:
         used = next((v for name in _MEMORY if (v := value(row, name))), None)
         if row.finished and row.samples_per_s and used:
             record = row.record
             task = record.model, record.sample_length, record.world_size
             tasks.setdefault(task, []).append((used, row.samples_per_s, row))
     called, sentences = _names(table), []
-    for rows in tasks.values():
-        used, rate, least = min(rows, key=lambda cell: cell[0])
-        most_used, most, _ = max(rows, key=lambda cell: cell[1])
+    for cells in tasks.values():
+        used, rate, least = min(cells, key=lambda cell: cell[0])
+        most_used, most, _ = max(cells, key=lambda cell: cell[1])
         less, slower = (1 - used / most_used) * 100, (1 - rate / most) * 100
         if less >= _WORTH_PERCENT and slower >= _LEAST_MEMORY:
             sentences.append(

@@ -6,7 +6,7 @@ from typing import Any
 
 from node.printable import printable
 from node.time_words import lasts
-from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
+from runner.figures.goodput import ENERGY_LOST, PARTS, Goodput, Mean, mean, spent_in
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
 
@@ -28,6 +28,7 @@ def failures(table: Sequence[Row]) -> dict[str, Any] | None:
         "bars": [_bar(row, goodput) for row, goodput in rows],
         "lines": [line for row, _ in rows for line in _timelines(row)],
         "policies": list(_policies([goodput for _, goodput in rows])),
+        "energy": [_energy(row, goodput) for row, goodput in rows if row.faulted],
         "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
         "nodes": NODES,
         "node_mtbf": lasts(NODE_MTBF_H * 3600),
@@ -111,6 +112,14 @@ def _policies(goodput: Sequence[Goodput]) -> Iterator[dict[str, Any]]:
         }
 
 
+def _energy(row: Row, goodput: Goodput) -> dict[str, str]:
+    lost, percent = goodput.energy_lost_j, goodput.energy_lost_percent
+    if lost is None:
+        return {"cell": printable(row.cell), "words": f"no result: {goodput.missing[ENERGY_LOST]}"}
+    share = "" if percent is None else f", {number_text(percent, 1)} % of what its devices took"
+    return {"cell": printable(row.cell), "words": f"{_mean_text(lost)} J of a run{share}"}
+
+
 def _saves(row: Row, goodput: Goodput) -> dict[str, Any]:
     rate = goodput.bytes_per_s
     return {
@@ -132,9 +141,16 @@ def _computed(row: Row, goodput: Goodput) -> dict[str, Any]:
     return {
         "cell": printable(row.cell),
         "measured": number_text(goodput.percent, 1),
-        "by_model": MISSING if goodput.by_model is None else number_text(goodput.by_model, 1),
+        "by_model": _by_model(goodput),
         "for_nodes": [MISSING if item is None else number_text(item, 1) for item in items],
     }
+
+
+def _by_model(goodput: Goodput) -> str:
+    if goodput.by_model is None:
+        return MISSING
+    half = goodput.by_model_half
+    return number_text(goodput.by_model, 1) + (f" ±{number_text(half, 1)}" if half else "")
 
 
 def _mean_text(goodput: Mean | None) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.systems.common import gpt, launchers, megatron_context, megatron_experts, models
-from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, resumes
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, resumes, size_of
 from runner.systems.common.expert_models import MODELS
 from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
@@ -270,4 +270,5 @@ SYSTEM = System(
     devices=("cuda",),
     profiling=Profiling(TOOLS),
     resumes=resumes,
+    checkpoint_bytes=size_of(gpt.shape, half_beside_masters=True),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, gpt, launchers, torch_gpt_checks
-from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes, size_of
 from runner.systems.common.expert_models import MODELS
 from runner.systems.common.launchers import DEEPSPEED, SRUN
 from runner.systems.common.system import Estimate, Profiling, Split, System
@@ -309,4 +309,5 @@ SYSTEM = System(
     layout_free=True,
     profiling=Profiling(TOOLS),
     resumes=resumes,
+    checkpoint_bytes=size_of(shape),
 )

@@ -12,7 +12,7 @@ from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, gpt, launchers
 from runner.systems.common import torchtitan_options as options
-from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes
+from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes, size_of
 from runner.systems.common.models import SDPA
 from runner.systems.common.system import Estimate, Profiling, Split, System, parallel_sizes
 from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
@@ -334,4 +334,5 @@ SYSTEM = System(
     devices=("cuda",),
     profiling=Profiling((TORCH,), ranks=False),
     resumes=resumes,
+    checkpoint_bytes=size_of(model),
 )

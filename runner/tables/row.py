@@ -166,6 +166,11 @@ class Row:
         return self.statistics.basis == "ok"
 
     @property
+    def faulted(self) -> bool:
+        """Whether a run had a fault or went on after a failure: samples/s is of its last part."""
+        return any(record.story is not None and record.story.faulted for record in self.records)
+
+    @property
     def axes(self) -> Mapping[str, Any]:
         """The cell's axes; `system` is always one."""
         return {"system": self.record.system, **self.record.axes}

@@ -80,8 +80,25 @@ class AttemptSeen:
 
 
 @dataclass(frozen=True)
+class LostEnergy:
+    """What all devices of a run took in the time that failures lost; None: `missing` says why.
+
+    `percent` is of all that they took from the first launcher's start on, `sampled_percent` how
+    much of the devices' lost time has samples.
+    """
+
+    joules: float | None = None
+    percent: float | None = None
+    sampled_percent: float = 0.0
+    missing: str = ""
+
+
+@dataclass(frozen=True)
 class Story:
-    """All attempts of one repeat that went on from each other; `policy` is how."""
+    """All attempts of one repeat that went on from each other; `policy` is how.
+
+    `lost_energy` is missing from one without a failure.
+    """
 
     policy: str
     attempts: tuple[AttemptSeen, ...]
@@ -90,6 +107,7 @@ class Story:
     mtbf_s: float | None = None  # that was asked for
     checkpoint_interval: int | None = None
     in_background: bool = False
+    lost_energy: LostEnergy | None = None
 
     @property
     def sessions(self) -> tuple[TrainedSession, ...]:
@@ -100,3 +118,8 @@ class Story:
     def faults(self) -> tuple[FaultSeen, ...]:
         """All faults, in order."""
         return tuple(fault for attempt in self.attempts for fault in attempt.faults)
+
+    @property
+    def faulted(self) -> bool:
+        """Whether it had a fault on purpose, or went on after a failure: its rate is its end's."""
+        return bool(self.faults) or len(self.attempts) > 1

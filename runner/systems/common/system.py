@@ -131,7 +131,8 @@ class System:
     `historic`: it serves to reproduce a documented benchmark.
     `layout_free`: of a seed its first weights are the same however it splits the model.
     `profiling`: what `profile` of a cell may be; its command then has the options.
-    `resumes` says of a cell's parameters whether it goes on from a checkpoint.
+    `resumes` says of a cell's parameters whether it goes on from a checkpoint, `checkpoint_bytes`
+    estimates the bytes of one.
     """
 
     name: str
@@ -156,6 +157,7 @@ class System:
     historic: bool = False
     profiling: Profiling | None = None
     resumes: Callable[[Mapping[str, Any]], bool] = _never
+    checkpoint_bytes: Callable[[Mapping[str, Any]], float] | None = None
 
     @property
     def pins(self) -> tuple[str, ...]:

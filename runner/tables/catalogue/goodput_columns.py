@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from runner.figures.goodput import Goodput, Mean
+from runner.figures.goodput import ENERGY_LOST, Goodput, Mean
 from runner.tables.catalogue.column import Column, Text, Value
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
@@ -95,16 +95,36 @@ def _columns() -> Iterator[Column]:
         people_if=_recovered,
         note=DEFINITION,
     )
+
+    def by_model(row: Row) -> str:
+        goodput = row.goodput
+        if goodput is None or goodput.by_model is None:
+            return MISSING
+        half = goodput.by_model_half
+        text = number_text(goodput.by_model, 1)
+        return text if half is None else f"{text} ±{number_text(half, 1)}"
+
     yield Column(
         "goodput_by_model_percent",
         _of(lambda goodput: goodput.by_model),
         title="by\nmodel",
         place=260.2,
         worth=300,
+        shown=by_model,
         decimals=1,
         machine_if=_has_goodput,
         people_if=_recovered,
         note=MODEL,
+    )
+    yield Column(
+        "goodput_by_model_half_percent",
+        _of(lambda goodput: goodput.by_model_half),
+        machine_if=_has_goodput,
+    )
+    yield Column(
+        "goodput_half_percent",
+        _of(lambda goodput: goodput.half_percent),
+        machine_if=_has_goodput,
     )
     yield Column(
         "effective_tokens_per_s",
@@ -167,6 +187,27 @@ def _columns() -> Iterator[Column]:
         "checkpoint_bytes_per_s",
         _of(lambda goodput: goodput.bytes_per_s),
         better=1,
+        machine_if=_has_goodput,
+    )
+    energy, energy_text = _mean(lambda goodput: goodput.energy_lost_j)
+    yield Column(
+        ENERGY_LOST,
+        energy,
+        title="energy\nlost J",
+        place=260.5,
+        worth=275,
+        shown=energy_text,
+        better=-1,
+        machine_if=_has_goodput,
+        people_if=lambda table: any(row.goodput and row.goodput.energy_lost_j for row in table),
+        missing=lambda row: row.goodput.missing.get(ENERGY_LOST, "") if row.goodput else "",
+        note="energy lost: joules that all devices of a run took from the last step that counted"
+        " before a failure to the first one after it; means over the runs",
+    )
+    yield Column(
+        "energy_lost_percent",
+        _of(lambda goodput: goodput.energy_lost_percent),
+        better=-1,
         machine_if=_has_goodput,
     )
     yield Column("mtbf_s", _of(lambda goodput: goodput.mtbf_s), machine_if=_has_goodput)

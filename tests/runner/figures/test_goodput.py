@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from runner.figures.goodput import goodput, parts_of, recoveries_of, spent_in
-from runner.figures.goodput_model import GoodputCosts, daly, predicted, young
+from runner.figures.goodput_model import GoodputCosts, daly, predicted, predicted_half, young
 from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story, TrainedSession
 
 
@@ -179,7 +179,22 @@ def test_the_model_is_what_a_simulation_gives() -> None:
         runs = [simulated(costs, 200, mtbf_s, dice) for _ in range(3000)]
         mean = len(runs) / sum(1 / each for each in runs)  # of the times
         assert predicted(costs, 200, mtbf_s) == pytest.approx(mean, rel=0.02)
+        half = predicted_half(costs, 200, mtbf_s, 10)
+        assert half is not None
+        means = [10 / sum(1 / run for run in runs[at : at + 10]) for at in range(0, len(runs), 10)]
+        inside = sum(abs(each - predicted(costs, 200, mtbf_s)) <= half for each in means)
+        assert 0.91 < inside / len(means) < 0.98  # 95 %, of 300 times ten runs
+
+
+def test_half_of_the_interval_of_a_prediction_shrinks_with_the_runs() -> None:
+    costs = GoodputCosts(0.5, 0.4, 0.3, 1.5, 4.0, 10)
+    one, four = (predicted_half(costs, 200, 20.0, runs) for runs in (1, 4))
+    assert one is not None
+    assert four == pytest.approx(one / 2)
+    assert predicted_half(costs, 200, 1e9, 1) == pytest.approx(0, abs=1e-3)
 
 
 def test_a_run_that_never_comes_through_has_no_goodput() -> None:
-    assert predicted(GoodputCosts(1, 0, 0, 1, 1, 0), 10_000, 1.0) == 0.0
+    never = GoodputCosts(1, 0, 0, 1, 1, 0)
+    assert predicted(never, 10_000, 1.0) == 0.0
+    assert predicted_half(never, 10_000, 1.0, 1) is None

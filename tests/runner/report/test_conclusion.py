@@ -6,6 +6,7 @@ from dataclasses import replace
 from runner.report.conclusion import MOST, MOST_SETTINGS, compared_axes, conclusion, ran
 from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
+from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 from tests.runner.report.test_report import CAMPAIGN, failed, record
 
 
@@ -200,3 +201,57 @@ def test_the_fastest_is_named_for_each_model() -> None:
         "zero_stage 0 is the fastest",
         "zero_stage 2 is the fastest",
     ]
+
+
+def faulted(name: str, policy: str, lost_s: Sequence[float], **axes: object) -> list[Record]:
+    """Repeats of a cell that was killed after 5 of 10 s of steps, and lost so much by it."""
+    runs = []
+    for repeat, lost in enumerate(lost_s, 1):
+        first = tuple(StepSeen(n, 1, 1.0, float(n)) for n in range(1, 6))
+        later = tuple(StepSeen(n, 1, 1.0, n + lost) for n in range(6, 11))
+        killed = FaultSeen(0, "kill_node", 1, 0, 5.0, 5)
+        attempts = (
+            AttemptSeen(1, "failed", 2, 0.0, 5.0, 5.0, (killed,), (TrainedSession(steps=first),)),
+            AttemptSeen(
+                *(2, "ok", 2, 5.0, 10.0 + lost, 10.0 + lost),
+                sessions=(TrainedSession(5, 5.0 + lost, steps=later),),
+            ),
+        )
+        one = record(name, axes={"nodes": 1, "recovery": policy, **axes})
+        runs.append(replace(one, repeat=repeat, story=Story(policy, attempts)))
+    return runs
+
+
+def test_a_cell_with_faults_is_never_the_fastest_and_compared_in_speed_with_none() -> None:
+    fast = [scaled_run(run, 3.0) for run in faulted("f", "restart", (2, 2.1), zero_stage=9)]
+    said = conclusion(rows([*thrice(CAMPAIGN[:2]), *fast], "zero_stage=0"))
+    assert said[0].startswith("zero_stage 1 is 5.0 %")
+    assert "zero_stage 9 is" not in " ".join(said)
+    assert "1 cell is not compared in speed, but in goodput: it had a failure." in said
+    table = rows([*CAMPAIGN[:2], *fast], None)
+    first, second, *_ = conclusion(table)
+    assert " is the fastest with 231.0 samples/s, 1.05 times " in first
+    assert "zero_stage 9" not in first
+    assert "1 cell is not compared in speed" in second
+    assert not [line for line in conclusion(rows(fast, None)) if "fastest" in line]
+    alike = [replace(run, axes={**run.axes, "recovery": "restart"}) for run in thrice(CAMPAIGN[:2])]
+    against_faults = conclusion(rows([*fast, *alike], "zero_stage=9"))
+    assert "zero_stage 9" not in "".join(against_faults)
+
+
+def test_policies_are_compared_by_goodput() -> None:
+    restart = faulted("a", "restart", (9.9, 10.0, 10.1), fault="kill_node")
+    spare = faulted("b", "spare", (4.9, 5.0, 5.1), fault="kill_node")
+    said = conclusion(rows([*restart, *spare], None))
+    assert said[0] == (
+        "Recovery spare has most goodput: 66.7 % (± 1.1), restart least: 50.0 % (± 0.6)."
+    )
+    noisy = faulted("b", "spare", (4.0, 10.0, 16.0), fault="kill_node")
+    (first, *_) = conclusion(rows([*restart, *noisy], None))
+    assert first.endswith(" have the same goodput, within the noise.")
+    other = faulted("c", "spare", (5.0, 5.1), fault="stop")
+    alone = faulted("d", "restart", (5.0,), fault="stop")
+    said = conclusion(rows([*restart, *spare, *other, *alone], None))
+    assert said[0].startswith("Recovery spare has most goodput with fault kill_node: 66.7 %")
+    assert said[1].startswith("Goodput by recovery with fault stop: ")
+    assert said[1].endswith("one run does not show how runs differ: add repeats.")
