@@ -11,7 +11,7 @@ from runner.base.paths import PROJECT
 
 SUM = "ab" * 32
 COMMIT = "e52bdabbde3c6895aceb76c1bced295c2646121f"
-# Document 001's, as docs/adding-a-system.md shows it.
+# In the shape of document 001's, roles/megatron_deepspeed/vars/pins.yml.
 PINS: dict[str, dict[str, Any]] = {
     "e52bdabb": {
         "document": "001",
