@@ -13,5 +13,6 @@ KINDS = {
     NETWORK: "the node and the run's other nodes do not reach each other, for for_s; ssh stays",
     DISK_FULL: "a large file fills the disk of the run's scratch folder, for for_s",
 }
+ENDING = (KILL_RANK, KILL_NODE)  # they end an attempt; so does STOP without for_s
 # They reach beyond the run's own processes, so that the inventory must allow them for the node.
 NODE_WIDE = (NETWORK, DISK_FULL)

@@ -1,9 +1,10 @@
 """Faults on purpose: when one is due on this node, and what it does to the run's processes.
 
 The folder that all attempts share has a file for each that has been (`fired-0`), so that a fault
-comes once, also where Slurm or torchrun starts the next attempt. The node whose log has the
-iteration says that a fault is `due-0`; the node that it is meant for looks there. Each is announced
-in the node's log first:
+comes once, also where Slurm or torchrun starts the next attempt. After one that ends the attempt,
+one that counts seconds waits for the next attempt: in this one it would hit what is ending. The
+node whose log has the iteration says that a fault is `due-0`; the node that it is meant for looks
+there. Each is announced first, in the node's log:
 
     [trainbench: fault 0 kill_rank node=1 rank=0 at=1700000000.123 iteration=25]
 
@@ -47,7 +48,13 @@ class Faults:
         self.faults: list[dict[str, Any]] = chain["faults"]
         self.pattern = re.compile(chain["iteration"].encode()) if chain["iteration"] else None
         self.begun = self.looked = time.monotonic()
-        self.over: set[int] = set()  # numbers of those that have been
+        self.since_fault: bool = chain.get("since_fault", False)
+        self.one_end: bool = chain.get("one_end", True)
+        self.ending = False  # by a fault of this attempt
+        # Numbers of those that have been.
+        self.over = {
+            at for at in range(len(self.faults)) if os.path.exists(self._path("fired", at))
+        }
         self.reported: set[int] = set()  # that are due, as this node has said
         self.read = self.iteration = 0
         self.stopped: list[tuple[dict[int, int], float, int]] = []  # until; of which
@@ -76,14 +83,25 @@ class Faults:
                     self._fire(number, now)
                     return
                 continue
+            if self.ending:
+                return
             if fault["node"] == self.mine and now - self.begun >= fault["after_s"]:
                 self._fire(number, now)
             return  # one that counts seconds comes after all before it
 
     def _has_been(self, number: int) -> bool:
         if number not in self.over and os.path.exists(self._path("fired", number)):
-            self.over.add(number)
+            self._note(number)
         return number in self.over
+
+    def _note(self, number: int) -> None:
+        """Take note of a fault of this attempt, on whatever node."""
+        fault = self.faults[number]
+        self.over.add(number)
+        if self.since_fault:
+            self.begun = time.monotonic()
+        stops = fault["kind"] == kinds.STOP and not fault["for_s"]
+        self.ending = self.ending or (self.one_end and (stops or fault["kind"] in kinds.ENDING))
 
     def _path(self, word: str, number: int) -> str:
         return os.path.join(self.folder, "%s-%d" % (word, number))
@@ -109,7 +127,7 @@ class Faults:
         """Announce a fault and cause it; one that cuts this node off waits until that was read."""
         if not _leave(self._path("fired", number)):
             return
-        self.over.add(number)
+        self._note(number)
         if self.faults[number]["kind"] == kinds.NETWORK:
             self.waiting = number, now + ANNOUNCED_S
             return

@@ -14,7 +14,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
 from runner.terms.container_engines import ENGINES, ContainerEngine
-from runner.terms.faults import FaultPlan
+from runner.terms.faults import TORCHRUN, FaultPlan
 from runner.terms.orders import Chain, Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -87,6 +87,8 @@ def _chain(
         faults=faults.of_repeat(repeat, cell.nodes, cell.devices_per_node),
         iteration=load_system(cell.system).counter(cell.parameters),
         addresses=() if cluster.engine.in_jobs else addresses,
+        since_fault=bool(faults.kinds),
+        one_end=cell.recovery != TORCHRUN,
     )
 
 

@@ -34,8 +34,8 @@ class Fault:
 
     `node` is the node's rank, `rank` the process of that node (for those of one process).
     It comes after `iteration` was logged; where that is 0, `after_s` seconds after its attempt's
-    launcher began, and after all faults before it. What ends by itself lasts `for_s`; 0: until the
-    run ends.
+    launcher began, and after all faults before it; in another attempt where one ended this. What
+    ends by itself lasts `for_s`; 0: until the run ends.
     """
 
     kind: Kind
@@ -83,7 +83,8 @@ class FaultPlan:
     def of_repeat(self, repeat: int, nodes: int, ranks: int) -> tuple[Fault, ...]:
         """Return the faults of a repeat in their order; the same for the same repeat.
 
-        Random ones count from the beginning of each attempt: an exponential time has no memory.
+        Random ones count from the beginning of their attempt, or from the last fault in it: an
+        exponential time has no memory.
         """
         if self.planned:
             return self.planned

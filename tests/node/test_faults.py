@@ -109,6 +109,34 @@ def test_a_node_is_killed_with_its_supervisor(
     assert alive(bystander)
 
 
+def test_a_fault_that_ends_an_attempt_is_the_last_that_counts_seconds_in_it(
+    make: Make,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """What would come while the attempt ends costs nothing: it waits for the next one."""
+    slow_end = TRAINER.replace("kill -9 $pid0 $pid1;", "sleep 1; kill -9 $pid0 $pid1;")
+    planned = chain(tmp_path, fault("kill_rank", after_s=0.6), fault("kill_rank", after_s=0.1))
+    first = make(slow_end, chain=planned).start()
+    first.ended()
+    assert "fault 0 kill_rank" in log(first)
+    assert "fault 1" not in log(first)
+    second = make(slow_end, chain=planned, run_id="test/again/r1a2").start()
+    second.ended()
+    assert "fault 0" not in log(second)
+    assert "fault 1 kill_rank" in log(second)
+
+
+def test_random_faults_of_one_attempt_count_from_the_last_one(
+    make: Make,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    stops = [fault("stop", after_s=after_s, for_s=0.2) for after_s in (0.8, 0.7)]
+    run = make(TRAINER, chain={**chain(tmp_path, *stops), "since_fault": True}).start()
+    wait(lambda: "fault 1 undone" in log(run))
+    times = [float(text) for text in re.findall(r"fault \d stop .* at=([\d.]+)", log(run))]
+    assert 0.65 < times[1] - times[0] < 5
+
+
 def test_a_stop_ends_by_itself(make: Make, tmp_path: Path) -> None:  # noqa: F811
     stop = fault("stop", iteration=3, for_s=1.0)
     run = make(TRAINER, chain=chain(tmp_path, stop)).start()
@@ -117,7 +145,7 @@ def test_a_stop_ends_by_itself(make: Make, tmp_path: Path) -> None:  # noqa: F81
     stat = Path(f"/proc/{first}/stat")
     wait(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "T")
     wait(lambda: "fault 0 undone" in log(run))
-    assert stat.read_text().rsplit(")", 1)[1].split()[0] == "S"
+    assert stat.read_text().rsplit(")", 1)[1].split()[0] in "RS"
     assert alive(second)
 
 
