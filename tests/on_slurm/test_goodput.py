@@ -17,7 +17,7 @@ from tests.on_nodes.campaign import wait
 from tests.on_nodes.goodput import defaults
 from tests.on_slurm.campaign import SlurmBench, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
 
 
 def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any) -> SlurmBench:
