@@ -27,11 +27,16 @@ CURES = {
 
 
 def kinds() -> str:
-    """The kinds of step lines, best first."""
-    rows = ""
+    """Return the kinds of step lines, a row per module, best first."""
+    lines: dict[tuple[str, str], list[str]] = {}
     for kind in KINDS.values():
-        module, says = kind.__module__.rpartition(".")[2], kind.says.replace("|", "\\|")
-        rows += f"| `{module}` | {says} | {', '.join(sorted(kind.systems()))} |\n"
+        module = kind.__module__.rpartition(".")[2]
+        systems = ", ".join(sorted(kind.systems()))
+        lines.setdefault((module, systems), []).append(kind.says.replace("|", "\\|"))
+    rows = "".join(
+        f"| `{module}` | {'; '.join(says)} | {systems} |\n"
+        for (module, systems), says in lines.items()
+    )
     return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
 
 
