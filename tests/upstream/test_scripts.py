@@ -1,6 +1,6 @@
 """What upstream's launch scripts start, and what we start for the same cell.
 
-Every difference stands here, and in docs/systems/ with its reason.
+Every difference is here; docs/documents.md and docs/systems/ explain them.
 """
 
 from __future__ import annotations
