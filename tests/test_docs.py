@@ -36,6 +36,7 @@ from runner.plan.checks import check_cells
 from runner.systems.common.command_keys import FACTS
 from runner.systems.common.registry import system_names
 from runner.tables.catalogue.every_column import COLUMNS
+from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
 from runner.terms.engines.engine_table import ENGINES
 from runner.terms.engines.slurm import Slurm
 from runner.terms.outcome import Outcome
@@ -106,6 +107,11 @@ def _kind(schema: Mapping[str, Any]) -> dict[str, Any]:
     words = {"integer": "int", "boolean": "bool", "array": "list", "string": "str"}
     elements = {"elements": "str"} if schema["type"] == "array" else {}
     return {"type": words[schema["type"]], **elements}
+
+
+def engine_names(engines: Mapping[str, object] = ENGINES) -> str:
+    """The engines that roles/validate takes."""
+    return f"{8 * ' '}choices: {_in_yaml(list(engines))}\n{8 * ' '}"
 
 
 def statuses(listed: Mapping[str, str] = STATUSES) -> str:
@@ -272,7 +278,11 @@ PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/security.md": {"hostile": hostile_ways},
     "docs/slurm.md": {"keys": slurm_keys},
     "docs/your-own-trainer.md": {"words": words, "log": log_keys},
-    "roles/validate/meta/argument_specs.yml": {"engines": engine_options},
+    "roles/validate/meta/argument_specs.yml": {
+        "container_engine_names": lambda: engine_names(CONTAINER_ENGINES),
+        "engine_names": engine_names,
+        "engines": engine_options,
+    },
 }
 
 EVENT = "event.json"  # of a line of events.jsonl

@@ -16,3 +16,6 @@ KINDS = {
 ENDING = (KILL_RANK, KILL_NODE)  # they end an attempt; so does STOP without for_s
 # They reach beyond the run's own processes, so that the inventory must allow them for the node.
 NODE_WIDE = (NETWORK, DISK_FULL)
+OF_NODE = (KILL_NODE, *NODE_WIDE)  # the others are of one process
+TIMED = (SLOW, NETWORK, DISK_FULL)  # they need for_s, after which they are undone
+MAY_BE_TIMED = (*TIMED, STOP)  # the others have no length

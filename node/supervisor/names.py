@@ -24,6 +24,7 @@ LOG = "launcher.log"
 DONE = "done.json"
 SAMPLES = "samples.csv"
 STACKS = "stacks.txt"
+BROUGHT = (LOG, SAMPLES, STACKS)  # a file each, which the control node may ask for
 EVENTS = "tensorboard"  # a folder that trainers write event files into
 TRACES = "profile"  # a folder that profilers write traces into
 NSYS_REPORT = ".nsys-rep"  # the end of a name: nsys' own, beside it

@@ -8,7 +8,7 @@ import time
 
 from .answers import pack
 from .files import part, read_json, size_of, stamp_of, write
-from .names import ASKED, DONE, EVENTS, GO, JOB, LOG, OVER, SAMPLES, STACKS, TRACES, is_trace
+from .names import ASKED, BROUGHT, DONE, EVENTS, GO, JOB, LOG, OVER, SAMPLES, TRACES, is_trace
 from .state import daemon_alive, renew
 from .stopping import ask_to_stop, end_stuck, lost_supervisor, wake
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator
 
 OVERDUE_S = 30.0  # beyond the time that a run's processes have to end
-BROUGHT = (LOG, SAMPLES, STACKS)  # what the control node may bring, and:
+# Besides BROUGHT the control node may bring:
 EVENTS_BYTES = 64 * 1024 * 1024  # of event files that are brought, and
 EVENTS_MOST = 64  # how many
 TRACES_BYTES = 512 * 1024 * 1024  # of profiler traces that are brought, and
@@ -96,7 +96,7 @@ def others() -> dict[str, int]:
     Only plain files of the run's own folder, no link and nothing beyond one; event files up to
     EVENTS_BYTES and EVENTS_MOST in all, traces up to TRACES_BYTES and TRACES_MOST.
     """
-    found = {name: size_of(name) for name in BROUGHT[1:] if size_of(name)}
+    found = {name: size_of(name) for name in BROUGHT if name != LOG and size_of(name)}
     events = (path for path in _inside(EVENTS) if "tfevents" in os.path.basename(path))
     found.update(_fitting(events, EVENTS_BYTES, EVENTS_MOST))
     traces = (path for path in (*sorted(os.listdir(".")), *_inside(TRACES)) if is_trace(path))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from node.files import open_to_append
 from node.schema import unfit
 from node.supervisor import kinds
-from node.supervisor.names import is_trace
+from node.supervisor.names import BROUGHT, LOG, is_trace
 from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
 from plugins.brought import BroughtLog
 from plugins.launching.talk import BROKEN, LostError, Talk
@@ -103,7 +103,7 @@ class Home:
 
 def fetchable(name: str) -> bool:
     """Whether a name that a node answered is one of a file beside its log, and of nothing else."""
-    if name in (names.SAMPLES, names.STACKS):
+    if name in BROUGHT and name != LOG:
         return True
     parts = name.split("/")
     plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)

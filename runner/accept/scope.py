@@ -1,15 +1,33 @@
 """What of an acceptance can be chosen, and how long its stages take, beforehand. Pure."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner.doctor.effort import Effort
 
-STAGES = ("alike", "devices", "links", "storage", "training")
 EVERY_PAIR = 8  # nodes of which every pair is measured; of more, each node with a few others
 START_S = 15.0  # until torch is there on every node
+
+# Each stage, in their order, to its seconds for options, healthy nodes and kind of device.
+EXPECTED_S: Mapping[str, Callable[[AcceptOptions, int, str], float]] = {
+    "alike": lambda options, nodes, device: 15 + 0.05 * nodes,
+    "devices": lambda options, nodes, device: (
+        START_S + (3 if device == "cpu" else 5) * 2 * options.each_s + options.product_s * 1.1
+    ),
+    "links": lambda options, nodes, device: (
+        START_S + 0.01 * nodes + _rounds(nodes) * 1.6 * options.each_s + 12
+    ),
+    "storage": lambda options, nodes, device: START_S + options.storage_mib / 100,
+    "training": lambda options, nodes, device: (
+        len(group_sizes(nodes)) * (START_S + 0.3 * options.train_iters) + options.soak_s
+    ),
+}
+STAGES = tuple(EXPECTED_S)
+OF_ALL_NODES = ("links", "training")  # they need more than one
 
 
 @dataclass(frozen=True)
@@ -31,10 +49,15 @@ class AcceptOptions:
         """Return what state.json keeps, so that only the same acceptance is gone on with."""
         return {**asdict(self), "stages": [*self.stages], "left_out": [*self.left_out]}
 
+    @property
+    def each_s(self) -> float:
+        """How long one figure is measured, in seconds."""
+        return 0.5 if self.quick else 1.0
+
     def effort(self, nodes: int) -> Effort:
         """Return how the probe measures so many nodes."""
         return Effort(
-            seconds=0.5 if self.quick else 1.0,
+            seconds=self.each_s,
             tries=3,
             rounds=rounds_of_pairs(nodes),
             small=True,
@@ -48,18 +71,16 @@ class AcceptOptions:
 
     def expected_s(self, nodes: int, device: str = "cpu") -> Mapping[str, float]:
         """Return about how long each stage takes on so many healthy nodes."""
-        each = 0.5 if self.quick else 1.0
-        rounds = rounds_of_pairs(nodes) or max(1, nodes - 1 + nodes % 2)
-        tests = 3 if device == "cpu" else 5
-        trainings = len(group_sizes(nodes))
-        every = {
-            "alike": 15 + 0.05 * nodes,
-            "devices": START_S + tests * 2 * each + self.product_s * 1.1,
-            "links": START_S + 0.01 * nodes + rounds * 1.6 * each + 12,
-            "storage": START_S + self.storage_mib / 100,
-            "training": trainings * (START_S + 0.3 * self.train_iters) + self.soak_s,
+        return {
+            stage: expected(self, nodes, device)
+            for stage, expected in EXPECTED_S.items()
+            if stage in self.stages
         }
-        return {stage: every[stage] for stage in STAGES if stage in self.stages}
+
+
+def _rounds(nodes: int) -> int:
+    """Return how many rounds of pairs are measured."""
+    return rounds_of_pairs(nodes) or max(1, nodes - 1 + nodes % 2)
 
 
 def rounds_of_pairs(nodes: int) -> int:

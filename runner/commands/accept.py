@@ -167,7 +167,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
     """Return what was asked for. Raises UserError where nothing would be tested."""
-    from runner.accept.scope import STAGES, AcceptOptions
+    from runner.accept.scope import OF_ALL_NODES, STAGES, AcceptOptions
     from runner.doctor.judgement import TESTS
 
     for test in chosen.leave_out:
@@ -175,7 +175,7 @@ def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
             raise UserError(f"--leave-out {test}: no such test; tests are {', '.join(TESTS)}")
     stages = tuple(one for one in STAGES if one in (chosen.stage or STAGES))
     if node:
-        several = [one for one in stages if one in ("links", "training")]
+        several = [one for one in stages if one in OF_ALL_NODES]
         stages = tuple(one for one in stages if one not in several)
         if chosen.stage and several:
             raise UserError(

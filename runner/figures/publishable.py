@@ -83,7 +83,8 @@ class Code:
     """One reason not to publish a cell.
 
     `when` says when it holds, with its threshold, `cure` what to do, both for people; `why` returns
-    what it is here, or nothing. `sign` stands beside the speed.
+    what it is here, or nothing. `sign` stands beside the speed. `of_failed`: it is asked of a cell
+    without a run that ended well, too.
     """
 
     word: str
@@ -91,15 +92,17 @@ class Code:
     cure: str
     why: Callable[[CellEvidence], str]
     sign: str = ""
+    of_failed: bool = False
 
 
 def verdict(evidence: CellEvidence) -> dict[str, str]:
     """Return the codes that hold, worst first, to why; none: the cell is publishable.
 
-    Of a cell without a run that ended well only the codes say something that say so.
+    Of a cell without a run that ended well only codes that are `of_failed` are asked.
     """
-    judged = CODES if evidence.statistics.basis == "ok" else OF_FAILED
-    return {word: why for word in judged if (why := CODES[word].why(evidence))}
+    ended_well = evidence.statistics.basis == "ok"
+    codes = (code for code in CODES.values() if ended_well or code.of_failed)
+    return {code.word: why for code in codes if (why := code.why(evidence))}
 
 
 def at_once(
@@ -355,6 +358,7 @@ CODES: Mapping[str, Code] = {
             "a repeat did not end `ok`",
             "Its reason says what to fix, or what it waits for; bench runs what is unfinished",
             _not_ok,
+            of_failed=True,
         ),
         Code(
             "nan",
@@ -362,6 +366,7 @@ CODES: Mapping[str, Code] = {
             "Lower the learning rate, or take another precision",
             _nan,
             UNSTEADY,
+            of_failed=True,
         ),
         Code(
             "loss_parity",
@@ -379,6 +384,7 @@ CODES: Mapping[str, Code] = {
             " data, or a step",
             _resume_differs,
             DIVERGED,
+            of_failed=True,
         ),
         Code(
             "learns_slower",
@@ -428,6 +434,7 @@ CODES: Mapping[str, Code] = {
             "To lift this, run it with bench (as `system: command`)",
             _imported,
             UNSTEADY,
+            of_failed=True,
         ),
         Code(
             "profiled",
@@ -573,5 +580,3 @@ CODES: Mapping[str, Code] = {
         ),
     )
 }
-# What is said of a cell without a run that ended well.
-OF_FAILED = ("not_ok", "nan", "resume_differs", "imported")

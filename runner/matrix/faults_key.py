@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.schema import UnfitError
-from node.supervisor.fault_kinds import KILL_NODE, KINDS, NETWORK, NODE_WIDE, POWER_OFF, SLOW, STOP
+from node.supervisor.fault_kinds import KILL_NODE, KINDS, MAY_BE_TIMED, NODE_WIDE, POWER_OFF, TIMED
 from runner.base.errors import UserError
 from runner.base.shape import read
 from runner.base.suggest import nearest
@@ -19,7 +19,6 @@ from runner.terms.faults import MOST_FAULTS, RESTART, Fault, FaultPlan
 EXAMPLE = "write faults: kill_rank@25, or faults: [{kind: kill_node, node: 1, iteration: 25}]"
 KEYS = ("kind", "node", "rank", "iteration", "after_s", "for_s")
 RANDOM_KEYS = ("kinds", "mtbf_s", "seed", "most", "for_s")
-LASTING = (SLOW, NETWORK, "disk_full")
 _WORD = re.compile(
     r"(?P<kind>[a-z_]{1,20})(?::(?P<node>\d{1,6})(?:\.(?P<rank>\d{1,6}))?)?"
     r"@(?:(?P<iteration>\d{1,9})|(?P<after_s>\d{1,6}(?:\.\d{1,3})?)s)"
@@ -101,9 +100,9 @@ def _random(value: Mapping[str, Any], where: str) -> FaultPlan:
 
 def _lasts(kind: str, for_s: float, where: str) -> None:
     """Refuse a fault that would never end, and a length of one that has none."""
-    if kind in LASTING and not for_s:
+    if kind in TIMED and not for_s:
         raise UserError(f"{where}: {kind} needs for_s, the seconds after which it is undone")
-    if for_s and kind not in (*LASTING, STOP):
+    if for_s and kind not in MAY_BE_TIMED:
         raise UserError(f"{where}: {kind} has no length; leave for_s out")
     if kind in NODE_WIDE and for_s > 3600:
         raise UserError(f"{where}: {kind} may last an hour at most; lower for_s")

@@ -10,7 +10,7 @@ from runner.systems.common.expert_models import MODELS
 from runner.systems.common.system import Estimate, Profiling, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
-from runner.terms.profile import TOOLS, TORCH
+from runner.terms.profile import NSYS, TORCH
 from runner.terms.record import UNFUSED
 from runner.terms.run import Command, NodeContext
 
@@ -268,7 +268,7 @@ SYSTEM = System(
     estimate=estimate,
     parallel=megatron_experts.PARALLEL,
     devices=("cuda",),
-    profiling=Profiling(TOOLS),
+    profiling=Profiling((TORCH, NSYS)),
     resumes=resumes,
     checkpoint_bytes=size_of(gpt.shape, half_beside_masters=True),
 )

@@ -17,7 +17,7 @@ from runner.systems.common.system import Estimate, Profiling, Split, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
 from runner.terms.faults import TORCHRUN as TORCHRUN_POLICY
-from runner.terms.profile import TOOLS
+from runner.terms.profile import NSYS, TORCH
 from runner.terms.record import DATA_PARALLEL, MIXED_FP8
 from runner.terms.run import Command, NodeContext
 
@@ -307,7 +307,7 @@ SYSTEM = System(
     attention=attention,
     devices=("cpu", "cuda"),
     layout_free=True,
-    profiling=Profiling(TOOLS),
+    profiling=Profiling((TORCH, NSYS)),
     resumes=resumes,
     checkpoint_bytes=size_of(shape),
 )

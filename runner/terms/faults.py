@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from node.schema import List, Number, OneOf, Whole
-from node.supervisor.fault_kinds import KINDS, NODE_WIDE
+from node.supervisor.fault_kinds import KINDS, OF_NODE
 from runner.base.shape import shape
 
 RESTART, SPARE, SHRINK, TORCHRUN, REQUEUE = "restart", "spare", "shrink", "torchrun", "requeue"
@@ -48,7 +48,7 @@ class Fault:
     @property
     def sentence(self) -> str:
         """Write `kill_rank 0 of node 1 after iteration 25`."""
-        process = f" {self.rank} of" if self.kind not in (*NODE_WIDE, "kill_node") else ""
+        process = f" {self.rank} of" if self.kind not in OF_NODE else ""
         when = f"iteration {self.iteration}" if self.iteration else f"{self.after_s:.1f} s"
         lasts = f", for {self.for_s:g} s" if self.for_s else ""
         return f"{self.kind}{process} node {self.node} after {when}{lasts}"

@@ -1,5 +1,6 @@
 """roles/verify's action plugin: a failed task's own words. The rest of it runs in tests/roles."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import yaml
 
 from roles.verify.action_plugins.survey import message
 from runner.base.paths import PROJECT
+from runner.systems.common.registry import system_names
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,11 @@ def test_every_role_that_may_apply_is_imported() -> None:
     applies = yaml.safe_load((verify / "vars/main.yml").read_text())["__verify_applies"]
     imports = yaml.safe_load((verify / "tasks/roles.yml").read_text())
     assert [each["vars"]["verify_asked"] for each in imports] == list(applies)
+
+
+def test_teardown_removes_every_role_that_can_be_removed() -> None:
+    removals = {path.parts[-3]: path for path in PROJECT.glob("roles/*/tasks/remove.yml")}
+    playbook = PROJECT / "playbooks" / "teardown.yml"
+    texts = (path.read_text() for path in (playbook, *removals.values()))
+    named = {word for text in texts for word in re.findall(r"\w+", text)}
+    assert removals.keys() <= named | {*system_names()}

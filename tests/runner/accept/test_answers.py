@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.__main__ import main
+from runner.accept import stages
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
 from runner.accept.acceptance_answer import AcceptAnswer
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
@@ -49,7 +50,7 @@ def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
     assert "fault: n3: slow <b>\n       cure: look at its cable" in text
     assert "rack: fail: 3 of 4 nodes pass" in text
     assert '<failure message="n3: slow &lt;b&gt;">' in found.junit()
-    assert found.junit().count("<testcase") == 5 * 5
+    assert found.junit().count("<testcase") == len(STAGES) * 5
 
 
 def test_what_could_not_be_tested_is_no_pass() -> None:
@@ -187,3 +188,7 @@ def test_json_is_one_object() -> None:
     document = json.loads(json.dumps(answer(FAULT).as_json()))
     fits(document, "accept")
     assert document["result"] == "fail"
+
+
+def test_each_stage_has_its_time_and_its_function() -> None:
+    assert tuple(name for name, _, _ in stages.STAGES) == STAGES

@@ -1,12 +1,15 @@
 """The timeline: what ran when, what waited, what failed; and time on a line."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.base.paths import TEMPLATES
+from runner.figures.goodput import PARTS
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
@@ -150,3 +153,8 @@ def test_no_length_of_time_ends_the_page(key: str, value: float, tmp_path: Path)
         "ok",
         "ok" if value < 1e12 else "unreadable",
     ]
+
+
+def test_each_part_of_a_runs_time_has_its_colour() -> None:
+    style = (TEMPLATES / "page" / "style.css").read_text(encoding="utf-8")
+    assert set(re.findall(r"\.spent\.in-(\w+)", style)) == PARTS.keys()
