@@ -177,7 +177,7 @@ def _with_energy(result: Goodput, measured: Sequence[Story]) -> Goodput:
     why = next((item.missing for item in lost if item.joules is None), "")
     if not lost or why:
         return replace(
-            result, missing={**result.missing, ENERGY_LOST: why or "no run had a failure"}
+            result, missing={**result.missing, ENERGY_LOST: why or "no time was lost to a failure"}
         )
     return replace(
         result,

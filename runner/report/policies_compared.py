@@ -62,4 +62,4 @@ def _sentence(policies: dict[str, Goodput], beside: str) -> Iterator[str]:
 def _text(goodput: Goodput) -> str:
     assert goodput.half_percent is not None
     percent, half = number_text(goodput.percent, 1), number_text(goodput.half_percent, 1)
-    return f"{percent} % (± {half})"
+    return f"{percent} % ± {half}"

@@ -159,7 +159,10 @@ SHOWN = {
         *("recovery_end_s", "recovery_restart_s", "recovery_start_s", "recovery_running_s"),
         *("recovery_lost_steps", "final_loss", "verdict"),
     ),
-    "rates": ("axis_mtbf_s", "status", "faults", "goodput_percent", "goodput_by_model_percent"),
+    "rates": (
+        *("axis_mtbf_s", "status", "faults", "goodput_percent", "goodput_half_percent"),
+        *("goodput_by_model_percent", "goodput_by_model_half_percent"),
+    ),
 }
 
 

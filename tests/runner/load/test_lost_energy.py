@@ -97,4 +97,4 @@ def test_a_cell_has_the_mean_of_its_runs_or_why_there_is_none() -> None:
     assert untold.missing[ENERGY_LOST] == NO_POWER
     whole = goodput([replace(STORY, attempts=(WENT_ON,))])
     assert whole is not None
-    assert whole.missing[ENERGY_LOST] == "no run had a failure"
+    assert whole.missing[ENERGY_LOST] == "no time was lost to a failure"

@@ -244,7 +244,7 @@ def test_policies_are_compared_by_goodput() -> None:
     spare = faulted("b", "spare", (4.9, 5.0, 5.1), fault="kill_node")
     said = conclusion(rows([*restart, *spare], None))
     assert said[0] == (
-        "Recovery spare has most goodput: 66.7 % (± 1.1), restart least: 50.0 % (± 0.6)."
+        "Recovery spare has most goodput: 66.7 % ± 1.1, restart least: 50.0 % ± 0.6."
     )
     noisy = faulted("b", "spare", (4.0, 10.0, 16.0), fault="kill_node")
     (first, *_) = conclusion(rows([*restart, *noisy], None))
