@@ -5,6 +5,7 @@ The trainer is tests/resuming_trainer.py.
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,20 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.cluster.system import base_python
 from tests.on_nodes.campaign import wait
-from tests.on_nodes.goodput import defaults
+from tests.on_nodes.goodput import TRAINER, defaults
 from tests.on_slurm.campaign import SlurmBench, user_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
 
 
 def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any) -> SlurmBench:
+    folder = user_folder(slurm, name)
+    trainer = folder / "trainer" / TRAINER.name  # git would not tell this user of our checkout
+    trainer.parent.mkdir()
+    shutil.copy(TRAINER, trainer)
     given = defaults(steps=60, nodes=2, env={"STEP_S": "0.1"})
-    given["argv"][0] = base_python()
+    given["argv"][:2] = [base_python(), str(trainer)]
+    given["cwd"] = str(trainer.parent)
     matrix = {
         "name": name,
         "defaults": given,
@@ -31,7 +37,7 @@ def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any
         "time_limit_s": 200,
     }
     variables = {"cluster_scratch": "", "slurm_nodes": 4, **more}
-    return SlurmBench(slurm, user_folder(slurm, name), matrix, variables)
+    return SlurmBench(slurm, folder, matrix, variables)
 
 
 def rows(bench: SlurmBench) -> list[dict[str, Any]]:
