@@ -19,7 +19,7 @@ def test_every_shipped_matrix_is_listed_with_what_it_compares(
     assert {path.parent.name for path in shipped} == set(TITLES)
     for path in shipped:
         assert f"matrices/{path.parent.name}/{path.name} " in said
-    assert "Weak scaling of torch_gpt: the same work a device on 1, 2 and 4 nodes" in said
+    assert "Weak scaling of torch_gpt: the same work per device on 1, 2 and 4 nodes" in said
 
 
 def test_one_is_copied_to_be_edited(
