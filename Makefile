@@ -88,9 +88,14 @@ gpu-nodes:  ## The same on NODES=2 test nodes that share them out: several nodes
 .PHONY: test
 test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
 	@$(MAKE) --no-print-directory $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs 2 lint setup
+	@$(MAKE) --no-print-directory --jobs 3 lint setup compiled-tests
 	tools/system-packages
 	$(PYTEST) -m '$(NOT_SLOW)' tests
+
+# Each of pytest's workers would rewrite the assertions of all tests by itself: 9 s of a core each.
+.PHONY: compiled-tests
+compiled-tests: $(VENV)/.dev
+	@python -m pytest --collect-only -qq tests >/dev/null
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck, named removals, schemas

@@ -143,7 +143,7 @@ class Agent:
                 assert "status" in answer, answer
                 if not answer["status"]["live"]:
                     return campaign
-                await asyncio.sleep(1)
+                await asyncio.sleep(3)
             raise AssertionError(f"{campaign} goes on")
 
         return self._session(go)

@@ -128,7 +128,7 @@ def test_cheat_4_a_program_without_leave(agent: Agent, changes: dict[str, Any], 
 
 def test_cheat_5_over_budget(agent: Agent, baseline: str, place: Path) -> None:
     spent = agent.call("plan", matrix="zero.yaml")["budget"]["spent_node_hours"]
-    limit = spent + 0.02  # 72 s of this one node
+    limit = spent + 0.016  # 58 s of this one node
     poor = Agent(agent.matrices, place, agent.runs, "--budget", f"{limit:.5f}")
     huge = write(agent.matrices, "huge", with_changes(name="huge", train_iters=90_000_000))
     assert "over budget" in refusal(poor.call("bench", matrix=huge))

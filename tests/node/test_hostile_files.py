@@ -8,7 +8,7 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -181,16 +181,20 @@ def locked_zip() -> bytes:
 @pytest.mark.parametrize(
     ("kind", "content", "said"),
     [
-        ("xz", lzma.compress(bytes(80_000_000)), "holds more than"),
-        ("tar", long_names(3_000), "is damaged"),
-        ("zip", locked_zip(), "is damaged"),
+        ("xz", lambda: lzma.compress(bytes(80_000_000)), "holds more than"),
+        ("tar", lambda: long_names(3_000), "is damaged"),
+        ("zip", locked_zip, "is damaged"),
     ],
 )
 def test_an_archive_that_would_fill_or_break_is_refused(
-    tmp_path: Path, kind: str, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    kind: str,
+    content: Callable[[], bytes],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(unpack, "SLACK", 1 << 20, raising=False)
-    (tmp_path / "archive").write_bytes(content)
+    (tmp_path / "archive").write_bytes(content())
     with pytest.raises(fetch.FetchError, match=said):
         unpack.unpack(str(tmp_path / "archive"), str(tmp_path / "out"), kind, "x")
     assert not list(tmp_path.glob("out*"))
