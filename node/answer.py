@@ -32,8 +32,8 @@ def write(facts: "Any") -> None:
 
 def line(output: str) -> "Optional[str]":
     """Return the JSON of the answer in what a program printed; None without one."""
-    _, sign, rest = ("\n" + output).partition("\n" + SIGN)
-    return rest.partition("\n")[0] if sign else None
+    _, sign, tail = ("\n" + output).partition("\n" + SIGN)
+    return tail.partition("\n")[0] if sign else None
 
 
 def read(output: str) -> "Any":
@@ -50,10 +50,10 @@ def serve(program: "Callable[[Any], Any]", arguments: "Any") -> int:
     except ProgramError as error:
         if error.facts is not None:
             write(error.facts)
-        words = str(error)
+        message = str(error)
     except OSError as error:
-        words = str(error)
+        message = str(error)
         if error.filename and error.strerror:
-            words = "%s: %s; see rights and disk there" % (error.filename, error.strerror)
-    print(words, file=sys.stderr)
+            message = "%s: %s; see rights and disk there" % (error.filename, error.strerror)
+    print(message, file=sys.stderr)
     return 1

@@ -5,7 +5,7 @@
 
 Their spec: folder (of the wheel), identity (of tree and extensions), tree (its folder),
 extensions (cpp_ext, cuda_ext, ...), python (the environment's), log, environment (CUDA_HOME, ...).
-A wheel lies in its folder alone; wheel.json beside it says with what it was built, its `key`. Nodes
+A wheel is alone in its folder; wheel.json beside it says with what it was built, its `key`. Nodes
 with one key may share a wheel.
 """
 
@@ -44,13 +44,13 @@ class ApexError(ProgramError):
     """Why there is no wheel, with the cure."""
 
 
-def said(argv: list[str], env: dict[str, str]) -> str:
+def output_of(argv: list[str], env: dict[str, str]) -> str:
     """What a program prints; empty where it does not run."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+        completed = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return completed.stdout.strip() if completed.returncode == 0 else ""
 
 
 def system() -> str:
@@ -62,9 +62,9 @@ def system() -> str:
 def key(spec: Spec) -> Spec:
     """All that a compiled wheel hangs on."""
     env = spec["environment"]
-    python = said([spec["python"], "-c", PROBE], env)
+    python = output_of([spec["python"], "-c", PROBE], env)
     nvcc = os.path.join(env.get("CUDA_HOME", "/usr/local/cuda"), "bin", "nvcc")
-    release = re.search(r"release ([0-9.]+)", said([nvcc, "--version"], env))
+    release = re.search(r"release ([0-9.]+)", output_of([nvcc, "--version"], env))
     return {
         "identity": spec["identity"],
         "system": system(),
@@ -72,26 +72,26 @@ def key(spec: Spec) -> Spec:
         "libc": " ".join(platform.libc_ver()),
         "python": json.loads(python) if python else None,
         "nvcc": release.group(1) if release else "",
-        "compiler": said([env.get("CXX", "c++"), "-dumpfullversion"], env),
+        "compiler": output_of([env.get("CXX", "c++"), "-dumpfullversion"], env),
         "architectures": env.get("TORCH_CUDA_ARCH_LIST", ""),
     }
 
 
-def wheel(spec: Spec, wanted: Spec) -> Spec:
+def wheel(spec: Spec, expected_key: Spec) -> Spec:
     """The wheel that is there and is what this node would build; empty without one."""
     try:  # another node may have written it
         record: Spec = parsing.recall(os.path.join(spec["folder"], "wheel.json"), RECORD)
         path = os.path.join(spec["folder"], record["name"]) if record else ""
-        whole = bool(record) and record["key"] == wanted and sha256(path) == record["sha256"]
+        valid = bool(record) and record["key"] == expected_key and sha256(path) == record["sha256"]
     except OSError:
         return {}
-    return record if whole else {}
+    return record if valid else {}
 
 
 def look(spec: Spec) -> Spec:
     """The node's key, and its wheel."""
-    wanted = key(spec)
-    return {"key": wanted, "wheel": wheel(spec, wanted)}
+    node_key = key(spec)
+    return {"key": node_key, "wheel": wheel(spec, node_key)}
 
 
 def options(extensions: list[str], pip: str) -> list[str]:
@@ -101,7 +101,7 @@ def options(extensions: list[str], pip: str) -> list[str]:
     know those variables reads its command line.
     """
     flags = [f"--{name}" for name in extensions]
-    if tuple(int(part) for part in pip.split(".")[:2]) < (23, 1):
+    if tuple(int(digits) for digits in pip.split(".")[:2]) < (23, 1):
         return [f"--global-option={flag}" for flag in flags]
     return ["--use-pep517"] + [f"--config-settings=--global-option={flag}" for flag in flags]
 
@@ -113,13 +113,13 @@ def variables(extensions: list[str]) -> dict[str, str]:
 
 def build(spec: Spec) -> Spec:
     """Build the wheel in a copy of the tree, and write down with what."""
-    wanted = key(spec)
-    if wanted["python"] is None:
+    node_key = key(spec)
+    if node_key["python"] is None:
         raise ApexError(f"{spec['python']} does not import torch, with which apex is built")
-    if "cuda_ext" in spec["extensions"] and not wanted["nvcc"]:
+    if "cuda_ext" in spec["extensions"] and not node_key["nvcc"]:
         home = spec["environment"].get("CUDA_HOME", "/usr/local/cuda")
         raise ApexError(f"{home} has no nvcc, with which apex is built; see the role cuda")
-    pip = said([spec["python"], "-m", "pip", "--version"], {}).split()
+    pip = output_of([spec["python"], "-m", "pip", "--version"], {}).split()
     if not pip:
         raise ApexError(f"{spec['python']} has no pip")
     copy = spec["folder"] + ".build"
@@ -138,19 +138,19 @@ def build(spec: Spec) -> Spec:
     env["PATH"] = os.pathsep.join(path)
     try:
         with open(spec["log"], "w", encoding="utf-8") as log:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*argv, copy], env=env, stdout=log, stderr=subprocess.STDOUT, cwd=copy
             )
     finally:
         shutil.rmtree(copy, ignore_errors=True)
     built = glob.glob(os.path.join(glob.escape(spec["folder"]), "*.whl"))
-    if done.returncode != 0 or len(built) != 1:
+    if completed.returncode != 0 or len(built) != 1:
         shutil.rmtree(spec["folder"], ignore_errors=True)
         raise ApexError(failure(spec["log"]))
-    record = {"name": os.path.basename(built[0]), "sha256": sha256(built[0]), "key": wanted}
+    record = {"name": os.path.basename(built[0]), "sha256": sha256(built[0]), "key": node_key}
     with open(os.path.join(spec["folder"], "wheel.json"), "w", encoding="utf-8") as file:
         json.dump(record, file, indent=2, sort_keys=True)
-    return {"key": wanted, "wheel": record}
+    return {"key": node_key, "wheel": record}
 
 
 def failure(log: str) -> str:

@@ -14,8 +14,8 @@ FINISHED, AGAIN = False, True  # whether the next bench makes such a run again
 class Cause(str, Enum):
     """A cause: its word, the status of a run that trained, whether it is run again, what it means.
 
-    A run that never trained a step is did_not_run, whatever else ended it. One whose end lies in
-    the cell itself is finished; what lies outside of it is made again by the next bench.
+    A run that never trained a step is did_not_run, whatever else ended it. One that its own cell
+    ended is finished; the next bench repeats the others.
     """
 
     status: str
@@ -184,6 +184,6 @@ class EndedBy(str, Enum):
     LOST = ("lost", Cause.NODE_LOST)
 
 
-def known(word: str) -> Cause | None:
+def cause_named(word: str) -> Cause | None:
     """Return the cause of that word; None where this version knows none."""
     return next((cause for cause in Cause if cause == word), None)

@@ -10,7 +10,7 @@ import base64
 import binascii
 import re
 
-from node.schema import shown, unfit
+from node.schema import unfit, value_text
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ class Checked(str):
         """Check the text."""
         if isinstance(text, str) and len(text) <= cls.most and re.fullmatch(cls.pattern, text):
             return str.__new__(cls, text)
-        raise unfit(where, "is %s; it must be %s" % (shown(text), cls.what))
+        raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.what))
 
     @classmethod
     def check(cls: type[Self], value: Any, where: str) -> Self:
         """Return the value as an instance. Raises UnfitError."""
-        made: Self = cls(value, where)
-        return made
+        checked: Self = cls(value, where)
+        return checked
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -122,12 +122,12 @@ class SshKey(Checked):
 
     def __new__(cls, text: Any, where: str = "") -> SshKey:
         """Check the text, and what it encodes."""
-        made = super().__new__(cls, text, where)
-        kind, _, encoded = made.partition(" ")
+        key = super().__new__(cls, text, where)
+        kind, _, encoded = key.partition(" ")
         try:
             blob = base64.b64decode(encoded, validate=True)
         except binascii.Error:
             blob = b""
         if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode() + b"\x00"):
-            raise unfit(where, "is %s; it must be %s" % (shown(text), cls.what))
-        return made  # type: ignore[return-value]  # Checked's __new__ made one of this class
+            raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.what))
+        return key  # type: ignore[return-value]  # Checked's __new__ made one of this class

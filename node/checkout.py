@@ -1,8 +1,8 @@
 """What a git checkout of somebody else's is: its commit, and a checksum of what was edited.
 
 Nothing that the repository says is run: no hook, filter, text conversion, file-system monitor or
-alias. Its own git folder is asked for the commit and for where its objects lie, which runs nothing.
-Then a git folder of ours, without settings, compares the files with those objects; theirs is
+alias. Its own git folder is asked for the commit and for where its objects are, which runs nothing.
+Then our own git folder, without settings, compares the files with those objects; theirs is
 never written to.
 """
 
@@ -28,12 +28,12 @@ DEPTH = 5  # of repositories within each other
 
 
 def of_checkout(folder: str, limits: Limits, depth: int = DEPTH) -> Optional[Dict[str, str]]:
-    """Return {commit, edits} of the checkout that a folder lies in; None where it lies in none.
+    """Return {commit, edits} of the checkout that a folder is in; None outside of checkouts.
 
     `edits` is "" where nothing was edited. Raises FingerprintError.
     """
-    place = os.path.realpath(folder)
-    if not _has_git_above(place):
+    path = os.path.realpath(folder)
+    if not _has_git_above(path):
         return None
     if shutil.which("git") is None:
         raise FingerprintError(
@@ -42,12 +42,12 @@ def of_checkout(folder: str, limits: Limits, depth: int = DEPTH) -> Optional[Dic
         )
     with tempfile.TemporaryDirectory(prefix="trainbench-git-") as scratch:
         try:
-            found = Repository.of(place, scratch, limits)
-            if found is None:
+            repository = Repository.of(path, scratch, limits)
+            if repository is None:
                 return None
-            return {"commit": found.commit, "edits": found.edits(depth)}
+            return {"commit": repository.commit, "edits": repository.edits(depth)}
         except GitError as error:
-            raise FingerprintError(_refusal(place, str(error))) from None
+            raise FingerprintError(_refusal(path, str(error))) from None
         except subprocess.TimeoutExpired:
             raise FingerprintError(
                 "git takes more than %g s to look through %s; %s"
@@ -55,82 +55,82 @@ def of_checkout(folder: str, limits: Limits, depth: int = DEPTH) -> Optional[Dic
             ) from None
 
 
-def _has_git_above(place: str) -> bool:
-    while not os.path.lexists(os.path.join(place, ".git")):
-        above = os.path.dirname(place)
-        if above == place:
+def _has_git_above(path: str) -> bool:
+    while not os.path.lexists(os.path.join(path, ".git")):
+        above = os.path.dirname(path)
+        if above == path:
             return False
-        place = above
+        path = above
     return True
 
 
-def _refusal(place: str, words: str) -> str:
-    if re.search("dubious ownership|unsafe repository", words):
+def _refusal(path: str, message: str) -> str:
+    if re.search("dubious ownership|unsafe repository", message):
         return (
             "git does not look into %s, which is another user's; run `git config --global --add"
-            " safe.directory %s` as the user that trains" % (printable(place), printable(place))
+            " safe.directory %s` as the user that trains" % (printable(path), printable(path))
         )
-    said = printable(words.splitlines()[-1])[:300]
+    last_line = printable(message.splitlines()[-1])[:300]
     return "git cannot say what %s is: %s; fix the checkout, or remove its .git" % (
-        printable(place),
-        said,
+        printable(path),
+        last_line,
     )
 
 
 class Repository:
     """A checkout, looked at through a git folder of our own."""
 
-    def __init__(self, top: str, commit: str, own: str, limits: Limits) -> None:
-        self.top, self.commit, self.own, self.limits = top, commit, own, limits
+    def __init__(self, top: str, commit: str, git_folder: str, limits: Limits) -> None:
+        self.top, self.commit, self.git_folder, self.limits = top, commit, git_folder, limits
 
     @classmethod
-    def of(cls, place: str, scratch: str, limits: Limits) -> Optional[Repository]:
-        """Return the repository that a folder is part of; None where it is none of its files."""
-        asked = ["--show-toplevel", "--git-path", "objects", "--git-path", "info/exclude"]
-        said = output(place, "rev-parse", *asked, limit_s=limits.remaining_s()).split("\n")
-        if len(said) != 4:  # each ends with a line break
+    def of(cls, path: str, scratch: str, limits: Limits) -> Optional[Repository]:
+        """Return the repository that a folder is part of; None where it has none of its files."""
+        questions = ["--show-toplevel", "--git-path", "objects", "--git-path", "info/exclude"]
+        answers = output(path, "rev-parse", *questions, limit_s=limits.remaining_s()).split("\n")
+        if len(answers) != 4:  # each ends with a line break
             raise FingerprintError(
                 "%s is a checkout in whose path stands a line break; move it" % limits.folder
             )
-        top, objects, exclude, _ = said
+        top, objects, exclude, _ = answers
         # The name alone: an object that a partial clone lacks would be fetched by its programs.
         head = ["rev-parse", "--verify", "--quiet", "HEAD"]
         try:
-            commit = output(place, *head, limit_s=limits.remaining_s()).strip()
+            commit = output(path, *head, limit_s=limits.remaining_s()).strip()
         except GitError:
             return None  # nothing was ever committed
-        within = os.path.relpath(place, top)
+        within = os.path.relpath(path, top)
         if within.startswith(".."):
             return None  # its settings say that its files lie elsewhere
-        own = os.path.join(scratch, "git")
-        _make(own, commit, os.path.join(place, objects), os.path.join(place, exclude))
-        found = cls(top, commit, own, limits)
-        found.git("read-tree", commit)
-        if within != "." and not found.git("ls-files", "-z", "--", within):
+        git_folder = os.path.join(scratch, "git")
+        _make(git_folder, commit, os.path.join(path, objects), os.path.join(path, exclude))
+        repository = cls(top, commit, git_folder, limits)
+        repository.git("read-tree", commit)
+        if within != "." and not repository.git("ls-files", "-z", "--", within):
             return None  # a folder that the repository around it knows nothing of
-        return found
+        return repository
 
-    def git(self, *words: str, stdin: str = "") -> str:
+    def git(self, *arguments: str, stdin: str = "") -> str:
         """Run git on the files, with nothing of the repository but its objects."""
         env = {
-            "GIT_DIR": self.own,
+            "GIT_DIR": self.git_folder,
             "GIT_WORK_TREE": self.top,
-            "GIT_INDEX_FILE": os.path.join(self.own, "index"),
+            "GIT_INDEX_FILE": os.path.join(self.git_folder, "index"),
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
-            "HOME": self.own,  # what an older git takes for its place
-            "XDG_CONFIG_HOME": self.own,
+            "HOME": self.git_folder,  # what an older git takes for its place
+            "XDG_CONFIG_HOME": self.git_folder,
         }
         limit_s = self.limits.remaining_s()
         options = ["-c", "core.fileMode=false"]  # file systems without it show all as executable
-        return output(self.top, *options, *words, stdin=stdin, env=env, limit_s=limit_s)
+        return output(self.top, *options, *arguments, stdin=stdin, env=env, limit_s=limit_s)
 
     def edits(self, depth: int) -> str:
         """Return a checksum of what differs from the commit; "" where nothing does."""
-        found = sorted([*self.changed(depth), *self.submodules(depth)])
-        told = program_files.counted(found, self.limits)
-        return program_files.digest(told) if told else ""
+        changes = sorted([*self.changed(depth), *self.submodules(depth)])
+        counted_changes = program_files.counted(changes, self.limits)
+        return program_files.digest(counted_changes) if counted_changes else ""
 
     def changed(self, depth: int) -> Iterator[Tuple[str, str]]:
         """Yield tracked files that differ, and programs and settings that nobody ignores."""
@@ -153,21 +153,21 @@ class Repository:
         return program_files.content(os.path.join(self.top, path), self.limits)
 
     def filtered(self, paths: List[str]) -> Set[str]:
-        """Return those of which git holds another text (Git LFS): only a program of theirs knows
+        """Return those of which git holds another text (Git LFS): only that filter knows
         whether they differ.
         """
         if not paths:
             return set()
         names = "".join("%s\0" % path for path in paths)
-        said = self.git("check-attr", "-z", "--stdin", "filter", stdin=names).split("\0")
-        values = dict(zip(said[0::3], said[2::3]))  # noqa: B905  # Python 3.8 has no strict
+        fields = self.git("check-attr", "-z", "--stdin", "filter", stdin=names).split("\0")
+        values = dict(zip(fields[0::3], fields[2::3]))  # noqa: B905  # Python 3.8 has no strict
         return {path for path in paths if values[path] not in ("unspecified", "unset")}
 
     def submodules(self, depth: int) -> Iterator[Tuple[str, str]]:
         """Yield submodules that are at another commit, or edited."""
         for entry in self.git("ls-files", "-z", "--stage").split("\0"):
-            told, _, path = entry.partition("\t")
-            mode, _, pinned = told.partition(" ")
+            header, _, path = entry.partition("\t")
+            mode, _, pinned = header.partition(" ")
             if mode == LINK and os.path.lexists(os.path.join(self.top, path, ".git")):
                 state = self.nested(path, depth)
                 if state != pinned.partition(" ")[0]:
@@ -175,20 +175,23 @@ class Repository:
 
     def nested(self, path: str, depth: int) -> str:
         """Return a repository within this one as a word: its commit, and its edits if any."""
-        place = os.path.join(self.top, path)
+        full_path = os.path.join(self.top, path)
         if depth == 0:
             raise FingerprintError(
                 "%s holds more than %d repositories within each other; name one of them as cwd"
                 % (self.limits.folder, DEPTH)
             )
-        found = of_checkout(place, self.limits, depth - 1) or {"commit": "no commit", "edits": ""}
-        return "%s %s" % (found["commit"], found["edits"]) if found["edits"] else found["commit"]
+        facts = of_checkout(full_path, self.limits, depth - 1) or {
+            "commit": "no commit",
+            "edits": "",
+        }
+        return "%s %s" % (facts["commit"], facts["edits"]) if facts["edits"] else facts["commit"]
 
 
-def _make(own: str, commit: str, objects: str, exclude: str) -> None:
-    """Make a git folder of ours that has the repository's objects, and at its HEAD the commit."""
+def _make(git_folder: str, commit: str, objects: str, exclude: str) -> None:
+    """Make our own git folder that has the repository's objects, and at its HEAD the commit."""
     for folder in ("objects/info", "refs", "info"):
-        os.makedirs(os.path.join(own, folder))
+        os.makedirs(os.path.join(git_folder, folder))
     version, more = (1, "[extensions]\nobjectFormat = sha256\n") if len(commit) == 64 else (0, "")
     files = {
         "HEAD": commit + "\n",
@@ -196,7 +199,9 @@ def _make(own: str, commit: str, objects: str, exclude: str) -> None:
         "objects/info/alternates": os.path.realpath(objects) + "\n",
     }
     for name, text in files.items():
-        with open(os.path.join(own, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            os.path.join(git_folder, name), "w", encoding="utf-8", errors="surrogateescape"
+        ) as file:
             file.write(text)
     if os.path.isfile(exclude):
-        shutil.copyfile(exclude, os.path.join(own, "info", "exclude"))
+        shutil.copyfile(exclude, os.path.join(git_folder, "info", "exclude"))

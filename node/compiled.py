@@ -1,4 +1,4 @@
-"""Compile what came, for whoever starts the same program later: node/sent.py reads it."""
+"""Compile what came, for the next start of the same program: node/sent.py reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from node.files import write_bytes
 
 def keep(file: str) -> None:
     """Leave all modules of a file compiled beside it, once for each Python."""
-    path = sent.place(file)
+    path = sent.compiled_path(file)
     if sent.compiled(file):
         return
     code = {name: compile(text, name, "exec") for name, text in sent.SOURCES.items()}

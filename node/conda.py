@@ -1,4 +1,4 @@
-"""Miniforge in a folder of ours, and environments made by it.
+"""Miniforge in our own folder, and environments made by it.
 
     conda:look        say whether it is there, and which installer this node needs
     conda:install     run the installer that was downloaded
@@ -60,12 +60,12 @@ def installer(spec: Spec) -> Spec:
 def version_of(spec: Spec) -> str:
     """Which conda answers; empty when none does."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program(spec), "--version"], capture_output=True, text=True, timeout=120
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip().rpartition(" ")[2] if done.returncode == 0 else ""
+    return completed.stdout.strip().rpartition(" ")[2] if completed.returncode == 0 else ""
 
 
 def recorded(spec: Spec) -> Spec:
@@ -81,15 +81,15 @@ def look(spec: Spec) -> Spec:
         if not version:
             raise CondaError(f"{spec['existing']} does not run; correct conda_existing")
         return {"present": True, "version": version}
-    told = recorded(spec)
+    record = recorded(spec)
     filled = os.path.exists(spec["prefix"]) and os.listdir(spec["prefix"])
     # An installation that broke off left its installer, and no record.
-    if filled and not told and not os.path.exists(spec["prefix"] + "-installer"):
+    if filled and not record and not os.path.exists(spec["prefix"] + "-installer"):
         raise CondaError(
             f"{spec['prefix']} holds files that are not ours; name its bin/conda as "
             "conda_existing, or another conda_prefix"
         )
-    present = bool(version) and told.get("version") == spec["version"]
+    present = bool(version) and record.get("version") == spec["version"]
     return {"present": present, "version": version, "installer": installer(spec)}
 
 
@@ -118,18 +118,19 @@ def install(spec: Spec) -> Spec:
 
 def create(spec: Spec) -> Spec:
     """Make an environment with the wanted Python and pip, and nothing else."""
-    wanted = spec["environment"]
-    path = wanted["path"]
-    words = ["create", "--yes", "--quiet", "--prefix", path, "--override-channels"]
+    environment = spec["environment"]
+    path = environment["path"]
+    options = ["create", "--yes", "--quiet", "--prefix", path, "--override-channels"]
     for channel in spec["channels"]:
-        words += ["--channel", channel]
+        options += ["--channel", channel]
     with tempfile.TemporaryDirectory(prefix="trainbench-conda-") as home:
         try:
             call(
-                [program(spec), *words, f"python={wanted['python']}", "pip"],
+                [program(spec), *options, f"python={environment['python']}", "pip"],
                 home,
                 path,
-                f"conda's Python {wanted['python']} (the node has none: {wanted['reason']})",
+                f"conda's Python {environment['python']} (the node has none:"
+                f" {environment['reason']})",
             )
         except CondaError:
             shutil.rmtree(path, ignore_errors=True)
@@ -139,24 +140,24 @@ def create(spec: Spec) -> Spec:
 
 def verify(spec: Spec) -> Spec:
     """Refuse a conda that is not the one wanted."""
-    said = look(spec)
-    if not said["present"]:
-        have = f"conda {said['version']}" if said["version"] else "no conda that runs"
+    answer = look(spec)
+    if not answer["present"]:
+        have = f"conda {answer['version']}" if answer["version"] else "no conda that runs"
         raise CondaError(f"{spec['prefix']} has {have}, not Miniforge {spec['version']}; run setup")
-    return said
+    return answer
 
 
-def call(argv: list[str], home: str, prefix: str, what: str) -> None:
+def call(argv: list[str], home: str, prefix: str, title: str) -> None:
     """Run a program that fills `prefix`, with a home of its own; CondaError says how it ended."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("CONDA")}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("CONDA")}
     condarc = os.path.join(home, "condarc")
     with open(condarc, "w", encoding="utf-8") as file:
         file.write("auto_update_conda: false\nnotify_outdated_conda: false\n")
-    kept.update(HOME=home, XDG_CONFIG_HOME=home, CONDARC=condarc, LC_ALL="C.UTF-8")
-    kept.pop("PYTHONPATH", None)
-    done = subprocess.run(
+    environment.update(HOME=home, XDG_CONFIG_HOME=home, CONDARC=condarc, LC_ALL="C.UTF-8")
+    environment.pop("PYTHONPATH", None)
+    completed = subprocess.run(
         argv,
-        env=kept,
+        env=environment,
         cwd=home,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -164,11 +165,11 @@ def call(argv: list[str], home: str, prefix: str, what: str) -> None:
         text=True,
         errors="replace",
     )
-    if done.returncode == 0:
+    if completed.returncode == 0:
         return
-    if found_a_full_disk(done.stdout):
+    if found_a_full_disk(completed.stdout):
         raise CondaError(
-            f"{full_disk(prefix, home)}: {what} cannot be installed; free some space, run setup"
+            f"{full_disk(prefix, home)}: {title} cannot be installed; free some space, run setup"
         )
-    ending = last_lines(done.stdout, LOG_LINES)
-    raise CondaError(f"{what} cannot be installed; it ends with:\n{ending}")
+    ending = last_lines(completed.stdout, LOG_LINES)
+    raise CondaError(f"{title} cannot be installed; it ends with:\n{ending}")

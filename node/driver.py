@@ -41,10 +41,10 @@ def command(argv: list[str]) -> str:
     if shutil.which(argv[0], path=path) is None:
         return ""
     env = {**os.environ, "PATH": path, "LC_ALL": "C"}
-    done = subprocess.run(
+    completed = subprocess.run(
         argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
+    return completed.stdout.decode("utf-8", "replace").strip() if completed.returncode == 0 else ""
 
 
 def loaded(root: str) -> str:
@@ -53,8 +53,8 @@ def loaded(root: str) -> str:
     if version:
         return version
     # NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023
-    found = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", read(f"{root}/proc/driver/nvidia/version"))
-    return found[1] if found else ""
+    match = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", read(f"{root}/proc/driver/nvidia/version"))
+    return match[1] if match else ""
 
 
 def look(spec: dict[str, str]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
     fetch:bring     put the file in place, if it is not there; answer {"changed": bool}
 
 Its spec: url (the public address), path (where the file goes), sha256 and md5 (left out or "" where
-nobody knows it), mirrors (beginning of an address to what stands in its place).
+nobody knows it), mirrors (beginning of an address to its replacement).
 
 A source is an http or https address, a file:// address, or an absolute path. What came so far lies
 beside the target as ``<target>.part``, so that the next run goes on from there;
@@ -68,7 +68,7 @@ class Fetched(NamedTuple):
     sha256: str
 
 
-def shown(source: str) -> str:
+def redacted(source: str) -> str:
     """A source as messages and logs may show it: without user, password and query."""
     parts = urllib.parse.urlsplit(source)
     if not parts.netloc:
@@ -79,7 +79,7 @@ def shown(source: str) -> str:
 
 
 def count(header: str | None) -> int | None:
-    """The number that a header says; None for another one, or what is none."""
+    """The number that a header says; None for another text."""
     return int(header) if header and re.fullmatch("[0-9]{1,18}", header) else None
 
 
@@ -93,31 +93,31 @@ def _without_user(source: str) -> tuple[str, str]:
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), f"Basic {secret}"
 
 
-def need_room(folder: str, need: int, what: str) -> None:
+def need_room(folder: str, need: int, title: str) -> None:
     """Refuse what does not fit on the disk. Raises FetchError."""
     free = shutil.disk_usage(folder).free
     if need > free:
         raise FetchError(
-            f"the disk of {folder} is too small for {what}: {human(need)} more are needed and "
+            f"the disk of {folder} is too small for {title}: {human(need)} more are needed and "
             f"{human(free)} are free; free {human(need - free)}, or set cluster_root (of "
             "prefetch.yml: prefetch_dir) to a larger disk, and run this again: it goes on from "
             "where it was"
         )
 
 
-def full(folder: str, what: str, need: int | None) -> FetchError:
+def full(folder: str, title: str, need: int | None) -> FetchError:
     """What to say of a disk that became full on the way; ``need`` is what was still to come."""
     more = f": {human(need)} more are needed" if need is not None else ""
     return FetchError(
-        f"{full_disk(folder)} while writing {what}{more}; free "
+        f"{full_disk(folder)} while writing {title}{more}; free "
         "some, or set cluster_root (of prefetch.yml: prefetch_dir) to a larger disk, and run this "
         "again: it goes on from where it was"
     )
 
 
-def say(words: str) -> None:
-    """Tell whoever watches; standard output is for results."""
-    print(words, file=sys.stderr, flush=True)
+def say(message: str) -> None:
+    """Print progress; standard output is for results."""
+    print(message, file=sys.stderr, flush=True)
 
 
 class Download:
@@ -134,10 +134,10 @@ class Download:
     ) -> None:
         """``why`` says who stated the checksum."""
         self.source, self.target = source, target
-        self.wanted = {"sha256": sha256, "md5": md5}
+        self.expected = {"sha256": sha256, "md5": md5}
         self.why, self.wait = why, wait
-        self.part = target + ".part"
-        self.about = self.part + ".json"
+        self.partial = target + ".part"
+        self.about = self.partial + ".json"
         self.folder = os.path.dirname(target)
         self.total: int | None = None
         self.received = 0
@@ -150,19 +150,23 @@ class Download:
             resumed = os.path.getsize(self.target)
         else:
             self._gather()
-            os.replace(self.part, self.target)
-        found = checksums(self.target)
-        wrong = [kind for kind, wanted in self.wanted.items() if wanted and found[kind] != wanted]
+            os.replace(self.partial, self.target)
+        sums = checksums(self.target)
+        wrong = [
+            kind
+            for kind, expected_sum in self.expected.items()
+            if expected_sum and sums[kind] != expected_sum
+        ]
         self._forget()
         if not wrong:
-            return Fetched(self.received, resumed, found["sha256"])
+            return Fetched(self.received, resumed, sums["sha256"])
         os.unlink(self.target)
         if self.doubtful:
             self.doubtful = False
             return self.run()
         raise FetchError(
-            f"{os.path.basename(self.target)} from {shown(self.source)} has {wrong[0]} "
-            f"{found[wrong[0]]}, not {self.wanted[wrong[0]]} as {self.why} says; it was removed: "
+            f"{os.path.basename(self.target)} from {redacted(self.source)} has {wrong[0]} "
+            f"{sums[wrong[0]]}, not {self.expected[wrong[0]]} as {self.why} says; it was removed: "
             "correct the source or the checksum and run this again"
         )
 
@@ -180,25 +184,25 @@ class Download:
                 failures = 1 if self._size() > before else failures + 1
                 if failures >= TRIES:
                     raise FetchError(
-                        f"cannot download {shown(self.source)}: {error}; check the node's way to "
-                        "it, or name a mirror in site_mirrors, and run this again: it goes on "
+                        f"cannot download {redacted(self.source)}: {error}; check the node's way "
+                        "to it, or name a mirror in site_mirrors, and run this again: it goes on "
                         f"from {human(self._size())}"
                     ) from None
                 self.wait(min(2.0 ** (failures - 1), MAX_WAIT_S))
             except OSError as error:
                 if error.errno in FULL:
-                    left = None if self.total is None else self.total - self._size()
-                    raise full(self.folder, os.path.basename(self.target), left) from None
-                raise FetchError(f"cannot write {self.part}: {error.strerror}") from None
+                    bytes_left = None if self.total is None else self.total - self._size()
+                    raise full(self.folder, os.path.basename(self.target), bytes_left) from None
+                raise FetchError(f"cannot write {self.partial}: {error.strerror}") from None
 
     def _size(self) -> int:
         try:
-            return os.path.getsize(self.part)
+            return os.path.getsize(self.partial)
         except FileNotFoundError:
             return 0
 
     def _forget(self) -> None:
-        for path in (self.part, self.about):
+        for path in (self.partial, self.about):
             if os.path.exists(path):
                 os.unlink(path)
 
@@ -216,7 +220,7 @@ class Download:
     def _restart(self) -> None:
         """Nothing of the part can be used."""
         self.doubtful = False
-        with open(self.part, "wb"):
+        with open(self.partial, "wb"):
             pass
 
     # One try
@@ -253,7 +257,7 @@ class Download:
     def _receive_http(self) -> None:
         have, validator = self._size(), self._validator()
         headers = {"User-Agent": "trainbench", "Accept-Encoding": "identity"}
-        if have and not validator and not any(self.wanted.values()):
+        if have and not validator and not any(self.expected.values()):
             self._restart()  # it could be of another version, and no checksum would tell
             have = 0
         if have:
@@ -279,7 +283,7 @@ class Download:
             raise _AgainError(printable(str(error)) or type(error).__name__) from None
         except ValueError as error:  # of where the server sends us
             raise FetchError(
-                f"cannot download {shown(self.source)}: {printable(str(error))}; correct the "
+                f"cannot download {redacted(self.source)}: {printable(str(error))}; correct the "
                 "address, or name a mirror in site_mirrors"
             ) from None
         with answer:
@@ -302,8 +306,8 @@ class Download:
     def _ended(self, why: str) -> FetchError:
         """The error of a download that is not gone on with by itself."""
         return FetchError(
-            f"cannot download {shown(self.source)}: {why}; name a mirror in site_mirrors, and run "
-            "this again: it goes on from where it was"
+            f"cannot download {redacted(self.source)}: {why}; name a mirror in site_mirrors, and "
+            "run this again: it goes on from where it was"
         )
 
     def _refused(self, error: urllib.error.HTTPError, have: int) -> None:
@@ -314,15 +318,15 @@ class Download:
                 return
             self._restart()
             raise _AgainError("the server has less than what came before")
-        words = f"the server says {error.code} {printable(str(error.reason))[:200]}"
+        status = f"the server says {error.code} {printable(str(error.reason))[:200]}"
         if error.code in PASSING:
             after = count(error.headers.get("Retry-After"))
             if after is not None:
                 self.wait(min(float(after), MAX_WAIT_S))
-            raise _AgainError(words)
+            raise _AgainError(status)
         raise FetchError(
-            f"cannot download {shown(self.source)}: {words}; correct the address, or name a mirror "
-            "in site_mirrors"
+            f"cannot download {redacted(self.source)}: {status}; correct the address, or name a "
+            "mirror in site_mirrors"
         )
 
     def _copy(self, stream: BufferedIOBase, total: int | None) -> None:
@@ -331,10 +335,10 @@ class Download:
         have = self._size()
         if total is not None:
             need_room(self.folder, total - have, os.path.basename(self.target))
-        told = watched = time.monotonic()
+        last_report = watched = time.monotonic()
         least = have + SLOW_BYTES
         # unbuffered: what was written is there, whatever ends us
-        with open(self.part, "ab", buffering=0) as file:
+        with open(self.partial, "ab", buffering=0) as file:
             while total is None or have <= total:  # a server may send more than it said
                 try:
                     block = stream.read1(BLOCK)
@@ -344,18 +348,18 @@ class Download:
                     break
                 if total is None and have + len(block) > MOST_UNSAID:
                     raise self._ended(f"it has more than {human(MOST_UNSAID)}, and no stated size")
-                left = memoryview(block)
-                while left:
-                    written = file.write(left)
-                    have, left = have + written, left[written:]
+                unwritten = memoryview(block)
+                while unwritten:
+                    written = file.write(unwritten)
+                    have, unwritten = have + written, unwritten[written:]
                     self.received += written
                 if time.monotonic() - watched > SLOW_S:
                     if have < least:
                         speed = f"{human(SLOW_BYTES)} in {SLOW_S:.0f} s"
                         raise self._ended(f"less than {speed} came")
                     watched, least = time.monotonic(), have + SLOW_BYTES
-                if time.monotonic() - told > PROGRESS_S:
-                    told = time.monotonic()
+                if time.monotonic() - last_report > PROGRESS_S:
+                    last_report = time.monotonic()
                     of = f" of {human(total)}" if total else ""
                     say(f"{os.path.basename(self.target)}: {human(have)}{of}")
         if total is not None and have != total:
@@ -369,12 +373,12 @@ class Download:
 
 def bring(spec: dict[str, Any]) -> dict[str, bool]:
     """Put the file in place, if it is not there. Raises FetchError."""
-    path, wanted = spec["path"], {kind: spec.get(kind, "") for kind in ("sha256", "md5")}
+    path, expected = spec["path"], {kind: spec.get(kind, "") for kind in ("sha256", "md5")}
     if os.path.exists(path):
-        found = checksums(path)
-        if all(found[kind] == digest for kind, digest in wanted.items() if digest):
+        sums = checksums(path)
+        if all(sums[kind] == digest for kind, digest in expected.items() if digest):
             return {"changed": False}
         os.unlink(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    Download(mirrored(spec["url"], spec["mirrors"]), path, **wanted, why="its pin").run()
+    Download(mirrored(spec["url"], spec["mirrors"]), path, **expected, why="its pin").run()
     return {"changed": True}

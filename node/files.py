@@ -24,12 +24,12 @@ APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | o
 
 
 def open_plain(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a plain file to be read. Raises OSError, NotPlainError for a link or what is none."""
+    """Open a plain file to be read. Raises OSError, NotPlainError for a link or other file."""
     try:
         return _plain(path, os.open(path, READ), "rb")
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a socket
-            raise NotPlainError(errno.EINVAL, _what(path), str(path)) from None
+            raise NotPlainError(errno.EINVAL, _kind_fault(path), str(path)) from None
         raise
 
 
@@ -37,15 +37,15 @@ def _plain(path: str | os.PathLike[str], handle: int, mode: str) -> IO[bytes]:
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return open(handle, mode)
     os.close(handle)
-    raise NotPlainError(errno.EINVAL, _what(path), str(path))
+    raise NotPlainError(errno.EINVAL, _kind_fault(path), str(path))
 
 
-def _what(path: str | os.PathLike[str]) -> str:
+def _kind_fault(path: str | os.PathLike[str]) -> str:
     return "it is a link, not a plain file" if os.path.islink(path) else "it is not a plain file"
 
 
 def read_start(path: str | os.PathLike[str], most: int) -> bytes | None:
-    """Return the first bytes of a plain file; None for what is none. Raises OSError."""
+    """Return the first bytes of a plain file; None for another kind. Raises OSError."""
     try:
         with open_plain(path) as stream:
             # No more than there is: a buffer of `most` bytes costs a thousand times a small file.
@@ -81,15 +81,17 @@ def read_json(path: str) -> Any:
         return None
 
 
-def write_text(path: str, text: str, mode: int = 0o666, last: bool = False) -> None:
+def write_text(path: str, text: str, mode: int = 0o666, survives_power_loss: bool = False) -> None:
     """Write a text as `write_bytes` does."""
-    write_bytes(path, text.encode(), mode, last)
+    write_bytes(path, text.encode(), mode, survives_power_loss)
 
 
-def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False) -> None:
+def write_bytes(
+    path: str, content: bytes, mode: int = 0o666, survives_power_loss: bool = False
+) -> None:
     """Write a file so that a reader sees all of it or none of it; `mode` is less the umask.
 
-    `last`: it is to survive a node that loses its power right afterwards.
+    `survives_power_loss`: it is to survive a node that loses its power right afterwards.
     """
     fresh = "%s.new%d" % (path, os.getpid())
     with contextlib.suppress(FileNotFoundError):
@@ -97,7 +99,7 @@ def write_bytes(path: str, content: bytes, mode: int = 0o666, last: bool = False
     try:
         with os.fdopen(os.open(fresh, NEW, mode), "wb") as stream:
             stream.write(content)
-            if last:
+            if survives_power_loss:
                 stream.flush()
                 os.fsync(stream.fileno())
         os.replace(fresh, path)

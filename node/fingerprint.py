@@ -52,17 +52,20 @@ def fingerprints(
     Files whose checksum is one of `apart` do not count. `files` is filled with what each folder's
     fingerprint was made of: paths, and the start of each file's checksum.
     """
-    found = {}
+    prints = {}
     for name, path in folders.items():
         limits = Limits(path, apart)
-        found[name] = _said(of_folder, path, limits)
-        if files is not None and len(limits.told) <= MOST_NAMED:
-            files[name] = {printable(path): what[:WORD] for path, what in limits.told}
-    found.update({name: _said(of_python, path) for name, path in pythons.items()})
-    return found
+        prints[name] = _facts_or_error(of_folder, path, limits)
+        if files is not None and len(limits.counted_entries) <= MOST_NAMED:
+            files[name] = {
+                printable(path): checksum_text[:WORD]
+                for path, checksum_text in limits.counted_entries
+            }
+    prints.update({name: _facts_or_error(of_python, path) for name, path in pythons.items()})
+    return prints
 
 
-def _said(of: Callable[..., Dict[str, str]], *of_what: Any) -> Dict[str, Any]:
+def _facts_or_error(of: Callable[..., Dict[str, str]], *of_what: Any) -> Dict[str, Any]:
     try:
         return of(*of_what)
     except FingerprintError as error:
@@ -87,39 +90,45 @@ def of_folder(path: str, limits: Limits) -> Dict[str, str]:
 
 def of_python(path: str) -> Dict[str, str]:
     """Return what an interpreter is, by its own word. Raises FingerprintError."""
-    named = printable(path)
+    shown_path = printable(path)
     cure = "name one that runs on the node in environment: {python: ...}"
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
             process = subprocess.Popen(
                 [path, "-I", "-c", ASK],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=words,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise FingerprintError("%s cannot be started: %s; %s" % (named, why, cure)) from None
+            raise FingerprintError(
+                "%s cannot be started: %s; %s" % (shown_path, why, cure)
+            ) from None
         try:
             process.wait(PYTHON_S)
         except subprocess.TimeoutExpired:
             raise FingerprintError(
-                "%s did not say what it is within %g s; %s" % (named, PYTHON_S, cure)
+                "%s did not say what it is within %g s; %s" % (shown_path, PYTHON_S, cure)
             ) from None
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        said.seek(0)
-        words.seek(0)
-        answer, last = said.read(MOST_SAID), words.read(MOST_SAID)
+        stdout.seek(0)
+        stderr.seek(0)
+        answer, stderr_bytes = stdout.read(MOST_SAID), stderr.read(MOST_SAID)
     try:
-        found = json.loads(answer)
-        version, packages = str(found["python"]), str(found["packages"])
+        facts = json.loads(answer)
+        version, packages = str(facts["python"]), str(facts["packages"])
     except (ValueError, KeyError, TypeError, RecursionError):
         version = packages = ""
     if not re.fullmatch(r"[0-9A-Za-z.+]{1,40} [0-9a-f]{64}", "%s %s" % (version, packages)):
-        heard = printable(last.decode(errors="replace"))[-200:] or "it said nothing of itself"
-        raise FingerprintError("%s does not answer as a Python: %s; %s" % (named, heard, cure))
+        excerpt = (
+            printable(stderr_bytes.decode(errors="replace"))[-200:] or "it said nothing of itself"
+        )
+        raise FingerprintError(
+            "%s does not answer as a Python: %s; %s" % (shown_path, excerpt, cure)
+        )
     return {"python": version, "packages": packages}

@@ -28,37 +28,41 @@ class GitError(ProgramError):
     """What git said when it failed."""
 
 
-def git(folder: str, *words: str, stdin: str = "", env: Optional[Mapping[str, str]] = None) -> str:
+def git(
+    folder: str, *arguments: str, stdin: str = "", env: Optional[Mapping[str, str]] = None
+) -> str:
     """Run git in the folder, asking nobody; its output, or GitError with its own words."""
-    return output(folder, *words, stdin=stdin, env=env).strip()
+    return output(folder, *arguments, stdin=stdin, env=env).strip()
 
 
 def output(
     folder: str,
-    *words: str,
+    *arguments: str,
     stdin: str = "",
     env: Optional[Mapping[str, str]] = None,
     limit_s: Optional[float] = None,
 ) -> str:
     """Run git likewise; its output as it is. Raises GitError; TimeoutExpired after `limit_s`."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    kept.update(
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    environment.update(
         LC_ALL="C",
         GIT_TERMINAL_PROMPT="0",
         GIT_NO_LAZY_FETCH="1",
         GIT_SSH_COMMAND="ssh -o BatchMode=yes",
     )
     options = [word for option in OPTIONS for word in ("-c", option)]
-    done = subprocess.run(
-        ["git", *options, *words],
+    completed = subprocess.run(
+        ["git", *options, *arguments],
         cwd=folder,
-        env={**kept, **(env or {})},
+        env={**environment, **(env or {})},
         input=stdin,
         capture_output=True,
         text=True,
         errors="surrogateescape",
         timeout=limit_s,
     )
-    if done.returncode != 0:
-        raise GitError((done.stderr or done.stdout).strip() or "git %s failed" % words[0])
-    return done.stdout
+    if completed.returncode != 0:
+        raise GitError(
+            (completed.stderr or completed.stdout).strip() or "git %s failed" % arguments[0]
+        )
+    return completed.stdout

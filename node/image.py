@@ -10,7 +10,7 @@
 Their spec: engine (path of what builds), build (what it is told besides), image (its local name),
 base (the public name), requirements (lists of exact pins, one call of pip each), files (name to
 text: of the build), home (of the pin set), archive (folder for save and load), mirrors (kind to
-beginning to what stands in its place), index, extra_index, find_links (of pip); file (what training
+beginning to its replacement), index, extra_index, find_links (of pip); file (what training
 runs it from; empty for the engine's own storage), made (what makes that of it, argv by argv, as
 `file`.new), supervised (the run's supervisor runs in it).
 
@@ -58,8 +58,8 @@ FREEZE = ["python3", "-m", "pip", "list", "--format=freeze", "--disable-pip-vers
 
 def recipe(spec: Spec) -> str:
     """A checksum of all that the image is made of."""
-    told = [spec["base"], spec["requirements"], sorted(spec["files"].items())]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    ingredients = [spec["base"], spec["requirements"], sorted(spec["files"].items())]
+    return hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
 
 
 def record_file(spec: Spec) -> str:
@@ -81,14 +81,14 @@ def present(spec: Spec, record: Spec) -> str:
     if not spec["file"]:
         return identity(spec)
     try:
-        found = os.path.getsize(spec["file"])
+        size = os.path.getsize(spec["file"])
     except OSError:
         return ""
-    known: str = record.get("image", "")
-    return known if found == record.get("bytes") else "another"
+    recorded_id: str = record.get("image", "")
+    return recorded_id if size == record.get("bytes") else "another"
 
 
-def tried(spec: Spec) -> bool:
+def starts_here(spec: Spec) -> bool:
     """Whether the engine that built it can start it here; what runs a file alone is Slurm's."""
     return not spec["file"] or (os.path.exists(spec["engine"]) and bool(identity(spec)))
 
@@ -96,23 +96,23 @@ def tried(spec: Spec) -> bool:
 def look(spec: Spec) -> Spec:
     """What is there, in the form that the program env of python_env says it."""
     record = recorded(record_file(spec))
-    found = present(spec, record)
+    image_id = present(spec, record)
     faults = []
-    if not found:
+    if not image_id:
         faults.append(f"the image {spec['image']} is not there")
-    elif record.get("image") != found:
+    elif record.get("image") != image_id:
         faults.append(f"the image {spec['image']} is not the one that setup put here")
     elif record.get("recipe") != recipe(spec):
         faults.append(f"the image {spec['image']} is of another base, pin or build file")
     lines = record.get("lines", [])
     have = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines}
-    wanted = [
+    packages = [
         canonical(re.split(r"==|\[", pin)[0]) for pins in spec["requirements"] for pin in pins
     ]
     return {
-        "image": found if not faults else "",
+        "image": image_id if not faults else "",
         "python": record.get("python", ""),
-        "versions": {name: have.get(name, "") for name in sorted(set(wanted))},
+        "versions": {name: have.get(name, "") for name in sorted(set(packages))},
         "lock": hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest(),
         "lines": lines,
         "faults": faults,
@@ -123,17 +123,17 @@ def look(spec: Spec) -> Spec:
 
 def verify(spec: Spec) -> Spec:
     """Refuse an image that is not what it should be, or does not hold what its lock says."""
-    said = look(spec)
-    if spec["file"] and not said["faults"]:
+    answer = look(spec)
+    if spec["file"] and not answer["faults"]:
         if sha256(spec["file"]) != recorded(record_file(spec)).get("sha256"):
-            said["faults"] = [f"{spec['file']} is not as setup made it"]
-    elif not said["faults"]:
+            answer["faults"] = [f"{spec['file']} is not as setup made it"]
+    elif not answer["faults"]:
         now = ask(spec, "run", "--rm", "--pull=never", "--network=none", spec["image"], *FREEZE)
-        if sorted(now.split()) != sorted(said["lines"]):
-            said["faults"] = [f"the image {spec['image']} does not hold what its lock says"]
-    if said["faults"]:
-        raise ImageError(f"{'; '.join(said['faults'])}; run setup")
-    return said
+        if sorted(now.split()) != sorted(answer["lines"]):
+            answer["faults"] = [f"the image {spec['image']} does not hold what its lock says"]
+    if answer["faults"]:
+        raise ImageError(f"{'; '.join(answer['faults'])}; run setup")
+    return answer
 
 
 def pip_conf(spec: Spec) -> str:
@@ -180,8 +180,8 @@ def build(spec: Spec) -> Spec:
 
 def write_down(spec: Spec) -> Spec:
     """Ask the image what it holds, and write it beside the sources."""
-    words = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
-    version = ask(spec, *words, "python3", "--version").split()[-1]
+    options = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
+    version = ask(spec, *options, "python3", "--version").split()[-1]
     if spec["supervised"] and tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
         raise ImageError(
             f"the image {spec['image']} has Python {version}, and the supervisor, which runs in it"
@@ -195,7 +195,7 @@ def write_down(spec: Spec) -> Spec:
         "base": spec["base"],
         "recipe": recipe(spec),
         "python": version,
-        "lines": ask(spec, *words, "cat", LOCK).split(),
+        "lines": ask(spec, *options, "cat", LOCK).split(),
         **(make_file(spec) if spec["file"] else {}),
     }
     os.makedirs(spec["home"], exist_ok=True)
@@ -246,8 +246,8 @@ def load(spec: Spec) -> Spec:
     path = os.path.join(spec["archive"], "image.bin")
     argv = [spec["engine"], "load", "--input", path]
     logged(spec, argv, "image-load", f"cannot be taken from {path}")
-    wanted = staged.manifest_of(spec["archive"]).recipe or {}
-    if identity(spec) != wanted.get("image"):
+    recipe_of_archive = staged.manifest_of(spec["archive"]).recipe or {}
+    if identity(spec) != recipe_of_archive.get("image"):
         raise ImageError(
             f"{spec['image']} became another image on the way; the nodes need one engine of one"
             " version"
@@ -260,11 +260,11 @@ def remove(spec: Spec) -> Spec:
     removed = []
     for folder in spec["folders"]:
         for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "image.json"))):
-            asked = {"engine": spec["engine"], "image": recorded(path).get("name", "")}
-            if asked["image"] and os.path.exists(spec["engine"]) and identity(asked):
-                removed.append(asked["image"])
+            record = {"engine": spec["engine"], "image": recorded(path).get("name", "")}
+            if record["image"] and os.path.exists(spec["engine"]) and identity(record):
+                removed.append(record["image"])
                 if not spec["check"]:
-                    ask(asked, "rmi", "--force", asked["image"])
+                    ask(record, "rmi", "--force", record["image"])
     return {"removed": removed}
 
 

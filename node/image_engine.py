@@ -21,11 +21,11 @@ class ImageError(ProgramError):
     """What is wrong with the image, with the cure."""
 
 
-def ask(spec: Spec, *words: str) -> str:
+def ask(spec: Spec, *arguments: str) -> str:
     """What the engine prints. Raises ImageError with its own last words."""
     try:
-        done = subprocess.run(
-            [spec["engine"], *words], capture_output=True, text=True, timeout=ANSWER_S
+        completed = subprocess.run(
+            [spec["engine"], *arguments], capture_output=True, text=True, timeout=ANSWER_S
         )
     except FileNotFoundError:
         name = os.path.basename(spec["engine"])
@@ -35,25 +35,27 @@ def ask(spec: Spec, *words: str) -> str:
         ) from None
     except subprocess.TimeoutExpired:
         raise ImageError(f"{spec['engine']} gave no answer for {ANSWER_S} s") from None
-    if done.returncode != 0:
-        raise ImageError(f"{spec['engine']} {words[0]}: {last_line(done.stderr or done.stdout)}")
-    return done.stdout
+    if completed.returncode != 0:
+        raise ImageError(
+            f"{spec['engine']} {arguments[0]}: {last_line(completed.stderr or completed.stdout)}"
+        )
+    return completed.stdout
 
 
 def identity(spec: Spec) -> str:
-    """The id of the image of that name; empty where there is none."""
-    said = ask(spec, "images", "--no-trunc", "--quiet", spec["image"]).split()
-    return said[0].rpartition(":")[2] if said else ""
+    """The id of the image of that name; empty without one."""
+    ids = ask(spec, "images", "--no-trunc", "--quiet", spec["image"]).split()
+    return ids[0].rpartition(":")[2] if ids else ""
 
 
-def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
-    """Run the engine, its output in a log of the pin set's; ImageError has `words` and its end."""
-    words = f"the image {spec['image']} {words}"
+def logged(spec: Spec, argv: list[str], name: str, title: str) -> None:
+    """Run the engine, its output in a log of the pin set's; ImageError has `title` and its end."""
+    title = f"the image {spec['image']} {title}"
     log = os.path.join(spec["home"], "logs", f"{name}.log")
     os.makedirs(os.path.dirname(log), exist_ok=True)
     try:
         with open(log, "w", encoding="utf-8") as file:
-            done = subprocess.run(
+            completed = subprocess.run(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -62,13 +64,13 @@ def logged(spec: Spec, argv: list[str], name: str, words: str) -> None:
             )
     except FileNotFoundError:
         raise ImageError(
-            f"{words}: {argv[0]} is not on PATH here; have it there, or name another"
+            f"{title}: {argv[0]} is not on PATH here; have it there, or name another"
             " cluster_container_engine"
         ) from None
-    if done.returncode == 0:
+    if completed.returncode == 0:
         return
     output = read_text(log)
     if found_a_full_disk(output):
         disk = full_disk(os.path.dirname(log), "/var/lib", os.path.expanduser("~"))
-        raise ImageError(f"{words}: {disk}; free some space and run setup again")
-    raise ImageError(f"{words}; {log} ends with:\n{last_lines(output, LOG_LINES)}")
+        raise ImageError(f"{title}: {disk}; free some space and run setup again")
+    raise ImageError(f"{title}; {log} ends with:\n{last_lines(output, LOG_LINES)}")

@@ -30,9 +30,9 @@ def present(**fields: Any) -> dict[str, Any]:
     return {name: fields[name] for name in sorted(fields) if fields[name] is not ABSENT}
 
 
-def having(needed: Mapping[str, Kind], others: Mapping[str, Kind] | None = None) -> Fields:
-    """Return the kind of a mapping with `needed`, and `others` where it has them."""
-    optional = {name: (kind, ABSENT) for name, kind in (others or {}).items()}
+def having(needed: Mapping[str, Kind], optional_kinds: Mapping[str, Kind] | None = None) -> Fields:
+    """Return the kind of a mapping with `needed`, and `optional_kinds` where it has them."""
+    optional = {name: (kind, ABSENT) for name, kind in (optional_kinds or {}).items()}
     return Fields(needed, optional, make=present)
 
 

@@ -5,7 +5,7 @@
     mesh:put        puts the private key of the spec's `private` there; answers the other half
     mesh:trust      lets the mesh's `key` in, and writes down the `nodes`; answers if it changed
     mesh:reach      connects to every node, and reads its own authorized_keys
-    mesh:left       answers what of ours is on the node, which removal takes off
+    mesh:left       answers what removal has to remove from the node
 
 A private key comes on standard input, as all that a program is told, and goes to its file; it is on
 no command line and in no output.
@@ -86,7 +86,7 @@ def run(
     )
 
 
-def place(user: pwd.struct_passwd, spec: dict[str, Any]) -> str:
+def mesh_folder(user: pwd.struct_passwd, spec: dict[str, Any]) -> str:
     """Our folder on this node, ours alone."""
     return os.path.join(user.pw_dir, ".ssh", spec["name"])
 
@@ -118,8 +118,8 @@ def ours(user: pwd.struct_passwd, path: str, mode: int) -> bool:
         state = os.stat(path)
     except FileNotFoundError:
         return False
-    own = (state.st_uid, state.st_gid) == (user.pw_uid, user.pw_gid)
-    return own and state.st_mode & 0o7777 == mode
+    is_owned = (state.st_uid, state.st_gid) == (user.pw_uid, user.pw_gid)
+    return is_owned and state.st_mode & 0o7777 == mode
 
 
 def text(user: pwd.struct_passwd, path: str) -> str:
@@ -129,7 +129,7 @@ def text(user: pwd.struct_passwd, path: str) -> str:
 
 @contextlib.contextmanager
 def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
-    """Change files with the user's rights: a link of theirs leads to nothing of others'."""
+    """Change files with the user's rights: a user's link cannot lead to others' files."""
     if os.geteuid() != 0 or user.pw_uid == 0:
         yield
         return
@@ -144,7 +144,7 @@ def acting_as(user: pwd.struct_passwd) -> Iterator[None]:
 
 def own_folder(user: pwd.struct_passwd, spec: dict[str, Any]) -> str:
     """Make our folder, the user's and closed to others, as the one above it."""
-    folder = place(user, spec)
+    folder = mesh_folder(user, spec)
     with acting_as(user):
         for path in (os.path.dirname(folder), folder):
             os.makedirs(path, 0o700, exist_ok=True)
@@ -162,27 +162,27 @@ def own_lines(user: pwd.struct_passwd, key: str) -> list[str]:
 
 def numbers(names: list[str]) -> list[str]:
     """The addresses behind names, as sshd will see them come."""
-    found = []
+    addresses = []
     for name in names:
         try:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except OSError as error:
             raise MeshError(f"{name}: {error}; set ssh_mesh_addresses") from None
         here = {str(answer[4][0]).partition("%")[0] for answer in answers}
-        far = sorted(each for each in here if not ipaddress.ip_address(each).is_loopback)
+        far = sorted(address for address in here if not ipaddress.ip_address(address).is_loopback)
         if not far:
             raise MeshError(f"{name} is only {', '.join(here)} here; set ssh_mesh_addresses")
-        found += [each for each in far if each not in found]
-    return found
+        addresses += [address for address in far if address not in addresses]
+    return addresses
 
 
 def left(spec: dict[str, Any]) -> dict[str, Any]:
-    """What of ours is here, and whose: all that removal needs, of a node without an sshd too."""
+    """Our files here, and whose: all that removal needs, of a node without an sshd too."""
     user = account(spec)
     return {
         "user": user.pw_name,
         "group": user.pw_gid,
-        "place": place(user, spec),
+        "place": mesh_folder(user, spec),
         "marked": marked(user, spec["mark"]),
     }
 
@@ -193,7 +193,7 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
         if shutil.which(program) is None:
             raise MeshError(f"{program} is not here; install the package openssh-client")
     user = account(spec)
-    folder = place(user, spec)
+    folder = mesh_folder(user, spec)
     keys = []
     for path in sorted(glob.glob(spec["host_keys"]))[:MOST_KEYS]:
         with open(path, encoding="utf-8") as file:
@@ -205,11 +205,11 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def install(
-    user: pwd.struct_passwd, folder: str, make: Callable[[str], None], wanted: str = ""
+    user: pwd.struct_passwd, folder: str, make: Callable[[str], None], public_key: str = ""
 ) -> str:
     """Let ``make(path)`` write a private key, and put it and its public half in place.
 
-    ``wanted`` is the other half, where it is known.
+    ``public_key`` is the other half, where it is known.
     """
     with acting_as(user), tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as work:
         path = os.path.join(work, "id_ed25519")
@@ -217,7 +217,7 @@ def install(
         key = public_half(user, path)
         if not key:
             raise MeshError("what came is not a private key without a passphrase")
-        if wanted and key != wanted:
+        if public_key and key != public_key:
             raise MeshError("what came is not the private key that the other nodes let in")
         write_text(path + ".pub", f"{key} {os.path.basename(folder)}\n", mode=0o644)
         for name in ("id_ed25519.pub", "id_ed25519"):
@@ -246,16 +246,16 @@ def put(spec: dict[str, Any]) -> dict[str, Any]:
     return {"key": install(user, own_folder(user, spec), write, key)}
 
 
-def known(spec: dict[str, Any]) -> list[Known]:
+def checked_nodes(spec: dict[str, Any]) -> list[Known]:
     """The nodes of the spec, checked, with the numbers behind their addresses."""
     return [Known(peer, numbers(peer.addresses)) for peer in PEERS.check(spec["nodes"], "nodes")]
 
 
 def trust(spec: dict[str, Any]) -> dict[str, Any]:
     """Let the cluster's key in, from its addresses only, and know every node's host keys."""
-    user, nodes = account(spec), known(spec)
+    user, nodes = account(spec), checked_nodes(spec)
     line = mesh_lines.authorized(nodes, SshKey(spec["key"], "key"), spec["name"])
-    folder = place(user, spec)
+    folder = mesh_folder(user, spec)
     ports = [int(port) for port in spec["ports"]]
     files = {
         "known_hosts": mesh_lines.known_hosts(nodes, ports),
@@ -265,14 +265,16 @@ def trust(spec: dict[str, Any]) -> dict[str, Any]:
     # At the top: further down an Include would hold for the Host block above it only.
     blocks = {"authorized_keys": (line, False), "config": (f"Include {folder}/config", True)}
     changes = {
-        os.path.join(folder, name): wanted + "\n"
-        for name, wanted in files.items()
-        if text(user, os.path.join(folder, name)).strip() != wanted
+        os.path.join(folder, name): line + "\n"
+        for name, line in files.items()
+        if text(user, os.path.join(folder, name)).strip() != line
     }
-    for name, (wanted, first) in blocks.items():
+    for name, (block, goes_first) in blocks.items():
         path = os.path.join(os.path.dirname(folder), name)
-        if mesh_lines.block(text(user, path), spec["mark"]) != wanted:
-            changes[path] = mesh_lines.with_block(foreign(user, path), spec["mark"], wanted, first)
+        if mesh_lines.block(text(user, path), spec["mark"]) != block:
+            changes[path] = mesh_lines.with_block(
+                foreign(user, path), spec["mark"], block, goes_first
+            )
     if changes and not spec["check"]:
         own_folder(user, spec)
         with acting_as(user):
@@ -306,13 +308,15 @@ def listens(user: pwd.struct_passwd, node: str, port: int) -> bool:
 
 
 def connect(user: pwd.struct_passwd, node: str, port: int) -> str:
-    """What stands in the way of a connection; empty if nothing does."""
+    """Why a connection fails; empty if it works."""
     # ControlPath: a connection that is open already would prove nothing
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ControlPath=none", QUICK_KEYS]
     options += [f"ConnectTimeout={CONNECT_S}"]
-    words = [word for option in options for word in ("-o", option)]
+    options_given = [word for option in options for word in ("-o", option)]
     try:
-        answer = run(["ssh", *words, "-p", str(port), node, "true"], user, timeout=3 * CONNECT_S)
+        answer = run(
+            ["ssh", *options_given, "-p", str(port), node, "true"], user, timeout=3 * CONNECT_S
+        )
     except subprocess.TimeoutExpired:
         return f"nothing heard for {3 * CONNECT_S} s"
     if answer.returncode == 0:
@@ -339,15 +343,20 @@ def reach(spec: dict[str, Any]) -> dict[str, Any]:
         for (name, port), answer in zip(pairs, answers)  # noqa: B905  # Python 3.8 has no strict
         if answer
     ]
-    if not public_half(user, os.path.join(place(user, spec), "id_ed25519")):
-        faults.append(f"{me}: {place(user, spec)}/id_ed25519 is missing, damaged or open to others")
+    if not public_half(user, os.path.join(mesh_folder(user, spec), "id_ed25519")):
+        faults.append(
+            f"{me}: {mesh_folder(user, spec)}/id_ed25519 is missing, damaged or open to others"
+        )
     if spec["key"]:
         key = SshKey(spec["key"], "key")
-        wanted, lines = mesh_lines.authorized(known(spec), key, spec["name"]), own_lines(user, key)
-        if wanted not in lines:
+        expected_line, lines = (
+            mesh_lines.authorized(checked_nodes(spec), key, spec["name"]),
+            own_lines(user, key),
+        )
+        if expected_line not in lines:
             faults.append(f"authorized_keys of {me} lacks the mesh's line")
         for line in lines:
-            if line != wanted:
+            if line != expected_line:
                 faults.append(
                     f"authorized_keys of {me} has another line with the mesh's key, which setup "
                     f"leaves alone; remove it: {line[:200]}"

@@ -96,14 +96,14 @@ def closing(mark: str) -> str:
 
 
 def block(text: str, mark: str) -> str:
-    """Return what stands between our marks; empty without them."""
+    """Return the lines between our marks; empty without them."""
     lines = text.splitlines()
     if mark not in lines or closing(mark) not in lines:
         return ""
     return "\n".join(lines[lines.index(mark) + 1 : lines.index(closing(mark))])
 
 
-def with_block(text: str, mark: str, inside: str, first: bool) -> str:
+def with_block(text: str, mark: str, inside: str, goes_first: bool) -> str:
     """Return the text with our block in its place; a new one stands first or last."""
     lines, new = text.split("\n"), [mark, inside, closing(mark)]
     begin = lines.index(mark) if mark in lines else -1
@@ -112,7 +112,7 @@ def with_block(text: str, mark: str, inside: str, first: bool) -> str:
         lines[begin : end + 1] = new
         return "\n".join(lines)
     lines = [line for line in lines if line not in (mark, closing(mark))]
-    if first:
+    if goes_first:
         return "\n".join([*new, *lines])
     if lines[-1] == "":
         lines.pop()

@@ -25,20 +25,20 @@ LONGEST = 500  # characters of a line
 
 def row(line: str) -> dict[str, Any] | None:
     """Return what a line says: bytes, type, redop, and both ways `time_us`, GB/s and wrong ones."""
-    found = _ROW.search(line) if len(line) <= LONGEST else None
-    if not found:
+    match = _ROW.search(line) if len(line) <= LONGEST else None
+    if not match:
         return None
     try:
-        ways = [_way(found.groups()[first : first + 4]) for first in (5, 9)]
+        ways = [_way(match.groups()[column : column + 4]) for column in (5, 9)]
     except ValueError:  # 1.2.3
         return None
-    size, kind, redop = int(found[1]), found[3], found[4]
+    size, kind, redop = int(match[1]), match[3], match[4]
     both = {"out_of_place": ways[0], "in_place": ways[1]}
     return {"bytes": size, "type": kind, "redop": redop, **both}
 
 
-def _way(words: Any) -> dict[str, Any]:
-    time_us, algorithm, bus, wrong = words
+def _way(columns: Any) -> dict[str, Any]:
+    time_us, algorithm, bus, wrong = columns
     count = None if wrong == "N/A" else float(wrong)
     return {
         "time_us": float(time_us),

@@ -52,17 +52,17 @@ def read_table(text: str) -> dict[str, Any]:
 def users(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the processes on chips, from the same table: the chip's index, pid, program.
 
-    Chips are counted as they stand there, which is how CANN counts them.
+    Chips are counted in the table's order, which is how CANN counts them.
     """
     chips: list[tuple[str, str]] = []
     npu = ""
     for line in text.splitlines():
-        if found := _NPU.match(line):
-            npu = found[1]
-        elif found := _CHIP.match(line):
-            chips.append((npu, found[1]))
-        elif (found := _PROCESS.match(line)) and (found[1], found[2]) in chips:
-            yield chips.index((found[1], found[2])), int(found[3]), found[4]
+        if match := _NPU.match(line):
+            npu = match[1]
+        elif match := _CHIP.match(line):
+            chips.append((npu, match[1]))
+        elif (match := _PROCESS.match(line)) and (match[1], match[2]) in chips:
+            yield chips.index((match[1], match[2])), int(match[3]), match[4]
 
 
 def program() -> str | None:
@@ -71,13 +71,13 @@ def program() -> str | None:
 
 
 def cann_version(home: str) -> str:
-    """The version that CANN's installer wrote down; empty where there is none."""
+    """The version that CANN's installer wrote down; empty without one."""
     for pattern in ("latest/*-linux", "*-linux", "latest"):
         for path in sorted(glob.glob(f"{home}/{pattern}/ascend_toolkit_install.info")):
             with open(path, encoding="utf-8", errors="replace") as file:
-                found = re.search(r"^version=(.+)$", file.read(), flags=re.MULTILINE)
-            if found:
-                return found.group(1).strip()
+                match = re.search(r"^version=(.+)$", file.read(), flags=re.MULTILINE)
+            if match:
+                return match.group(1).strip()
     return ""
 
 
@@ -101,10 +101,10 @@ def ask(program: str) -> tuple[str, str]:
     return text, ""
 
 
-def compare(wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def compare(expected: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What there is, and one line for each item that is missing or differs."""
     faults = []
-    found: dict[str, Any] = {"driver": "", "chips": 0, "sick": []}
+    facts: dict[str, Any] = {"driver": "", "chips": 0, "sick": []}
     smi = program()
     if smi is None:
         faults.append(
@@ -117,36 +117,36 @@ def compare(wanted: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
                 f"npu-smi: {why}; see that driver and firmware fit, and reboot after both"
             )
         else:
-            found = read_table(text)
-            faults += found["sick"]
-            if found["chips"] != int(wanted["devices"]):
+            facts = read_table(text)
+            faults += facts["sick"]
+            if facts["chips"] != int(expected["devices"]):
                 faults.append(
-                    f"NPUs: {found['chips']}, not {wanted['devices']}; see `npu-smi info`, or"
+                    f"NPUs: {facts['chips']}, not {expected['devices']}; see `npu-smi info`, or"
                     " correct cluster_devices_per_node"
                 )
-            if wanted["driver_version"] not in ("", found["driver"]):
+            if expected["driver_version"] not in ("", facts["driver"]):
                 faults.append(
-                    f"driver: {found['driver']}, not {wanted['driver_version']}; install that one"
+                    f"driver: {facts['driver']}, not {expected['driver_version']}; install that one"
                     f" from {DRIVER_PAGE}"
                 )
-    home = wanted["cann_home"]
-    found["cann"] = cann_version(home)
+    home = expected["cann_home"]
+    facts["cann"] = cann_version(home)
     if not os.path.isfile(f"{home}/set_env.sh"):
         faults.append(
             f"CANN: {home}/set_env.sh is not there; install the toolkit from {CANN_PAGE}, or name"
             " its folder in npu_cann_home"
         )
-    elif wanted["cann_version"] not in ("", found["cann"]):
+    elif expected["cann_version"] not in ("", facts["cann"]):
         faults.append(
-            f"CANN: {found['cann'] or 'no version'}, not {wanted['cann_version']}; install that one"
-            f" from {CANN_PAGE}, or name its folder in npu_cann_home"
+            f"CANN: {facts['cann'] or 'no version'}, not {expected['cann_version']}; install that"
+            f" one from {CANN_PAGE}, or name its folder in npu_cann_home"
         )
-    return found, faults
+    return facts, faults
 
 
-def verify(wanted: dict[str, Any]) -> dict[str, Any]:
+def verify(expected: dict[str, Any]) -> dict[str, Any]:
     """Return what there is. Raises ProgramError where something is missing or differs."""
-    found, faults = compare(wanted)
+    facts, faults = compare(expected)
     if faults:
         raise ProgramError("\n".join(faults))
-    return found
+    return facts

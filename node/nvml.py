@@ -62,14 +62,14 @@ class Driver:
     def device(self, index: int) -> Any:
         """Return the handle of a device; None where it is lost."""
         handle = ctypes.c_void_p()
-        done = self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-        return handle if done else None
+        succeeded = self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
+        return handle if succeeded else None
 
     def number(self, device: Any, name: str, *arguments: int, wide: bool = False) -> int | None:
         """Return the one number that a function of a device gives."""
         value = ctypes.c_ulonglong() if wide else ctypes.c_uint()
-        done = self.call(name, device, *arguments, ctypes.byref(value))
-        return value.value if done else None
+        succeeded = self.call(name, device, *arguments, ctypes.byref(value))
+        return value.value if succeeded else None
 
     def row(self, index: int) -> str:
         """Return a device's row; its time (epoch seconds) is that of its energy."""
@@ -90,14 +90,14 @@ class Driver:
         fields = [
             "%.3f" % time.time(),
             "%d" % index,
-            told(percent, "%d %%"),
-            told(used, "%d MiB"),
-            told(total, "%d MiB"),
-            told(None if power is None else power / 1000, "%.2f W"),
-            told(clock, "%d MHz"),
-            told(heat, "%d"),
-            told(energy, "%d mJ"),
-            told(why, "0x%016x"),
+            figure_text(percent, "%d %%"),
+            figure_text(used, "%d MiB"),
+            figure_text(total, "%d MiB"),
+            figure_text(None if power is None else power / 1000, "%.2f W"),
+            figure_text(clock, "%d MHz"),
+            figure_text(heat, "%d"),
+            figure_text(energy, "%d mJ"),
+            figure_text(why, "0x%016x"),
         ]
         return ", ".join(fields) + "\n"
 
@@ -108,6 +108,6 @@ class Driver:
                 yield self.row(index)
 
 
-def told(value: float | None, form: str) -> str:
-    """Return a figure as it stands in a row."""
+def figure_text(value: float | None, form: str) -> str:
+    """Return a figure as a row has it."""
     return ABSENT if value is None else form % value

@@ -44,27 +44,27 @@ class ClosureError(ProgramError):
 
 def printed(text: str) -> dict[str, str]:
     """What `apt-get --print-uris` says: a file's name to what apt calls that version."""
-    found = {}
+    names = {}
     for line in text.splitlines():
         match = re.match(r"'[^']+' (\S+_\S+_\S+\.deb) \d+", line)
         if match:
             name, version, arch = match[1][: -len(".deb")].split("_")
             called = name if arch == "all" else f"{name}:{arch}"
             # a colon stands as %3a there, which apt would decode in a file's name
-            found[match[1].replace("%3a", "+")] = f"{called}={unquote(version)}"
-    return found
+            names[match[1].replace("%3a", "+")] = f"{called}={unquote(version)}"
+    return names
 
 
 def stanzas(text: str) -> dict[str, str]:
     """What `apt-cache show` says, by what apt calls the version; the first of each."""
-    found: dict[str, str] = {}
+    paragraphs: dict[str, str] = {}
     for paragraph in re.split(r"\n\s*\n", text.strip()):
         fields = dict(re.findall(r"^([\w-]+): ?(.*)$", paragraph, flags=re.MULTILINE))
         if "Package" in fields and "SHA256" in fields:
             name, arch = fields["Package"], fields["Architecture"]
             called = name if arch == "all" else f"{name}:{arch}"
-            found.setdefault(f"{called}={fields['Version']}", paragraph)
-    return found
+            paragraphs.setdefault(f"{called}={fields['Version']}", paragraph)
+    return paragraphs
 
 
 def size_and_sum(stanza: str) -> list[Any]:
@@ -74,11 +74,11 @@ def size_and_sum(stanza: str) -> list[Any]:
 
 
 def entry(stanza: str, file: str) -> str:
-    """A package's entry in the list of a repository where it lies beside that list."""
+    """A package's entry in the list of a repository in whose folder it is."""
     size, sha256 = size_and_sum(stanza)
     places = r"(?m)^(Filename|Size|MD5sum|SHA1|SHA256|SHA512): .*\n"
-    kept = re.sub(places, "", stanza.rstrip("\n") + "\n")
-    return f"{kept}Filename: ./{file}\nSize: {size}\nSHA256: {sha256}\n"
+    stanza_text = re.sub(places, "", stanza.rstrip("\n") + "\n")
+    return f"{stanza_text}Filename: ./{file}\nSize: {size}\nSHA256: {sha256}\n"
 
 
 def settings(scratch: str) -> str:
@@ -99,19 +99,23 @@ def settings(scratch: str) -> str:
 # --- effects --------------------------------------------------------------------------------------
 
 
-def run(scratch: str, argv: list[str], what: str, where: str | None = None) -> str:
+def run(scratch: str, argv: list[str], title: str, where: str | None = None) -> str:
     """A program of apt's; its words. Raises ClosureError with its last ones."""
     env = {**os.environ, "LC_ALL": "C", "APT_CONFIG": f"{scratch}/apt.conf"}
     env["DEBIAN_FRONTEND"] = "noninteractive"
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=where)
-    if done.returncode != 0:
-        words = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
-        told = [line for line in words if line.startswith("E:")] or words or ["no word"]
-        raise ClosureError(
-            f"{what}: {told[0].strip()}; see the pin and the node's repositories, or name a mirror"
-            " in site_mirrors.apt"
+    completed = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=where
+    )
+    if completed.returncode != 0:
+        lines = (
+            (completed.stderr + completed.stdout).decode("utf-8", "replace").strip().splitlines()
         )
-    return done.stdout.decode("utf-8", "replace")
+        errors = [line for line in lines if line.startswith("E:")] or lines or ["no word"]
+        raise ClosureError(
+            f"{title}: {errors[0].strip()}; see the pin and the node's repositories, or name a"
+            " mirror in site_mirrors.apt"
+        )
+    return completed.stdout.decode("utf-8", "replace")
 
 
 def copy_parts(source: str, target: str, endings: tuple[str, ...]) -> None:
@@ -141,29 +145,29 @@ def prepare(scratch: str, groups: list[Spec]) -> None:
             shutil.copy(f"/etc/apt/{name}", f"{scratch}/etc/{target}")
     write(f"{scratch}/etc/apt.conf.d/zz-trainbench", settings(scratch).encode())
     # apt reads this one before all others, and so where the others are.
-    own = f'Dir::Etc::Parts "{scratch}/etc/apt.conf.d";\nDir::Etc::Main "/dev/null";\n'
-    write(f"{scratch}/apt.conf", own.encode())
+    configuration = f'Dir::Etc::Parts "{scratch}/etc/apt.conf.d";\nDir::Etc::Main "/dev/null";\n'
+    write(f"{scratch}/apt.conf", configuration.encode())
     write(f"{scratch}/nothing", b"")
     for group in groups:
         for item in group["files"]:
             name = os.path.basename(item["path"])
             if "/preferences.d/" in item["path"]:
                 write(f"{scratch}/etc/preferences.d/{name}", item["content"].encode())
-        for each in group["repositories"]:
-            ring = f"{scratch}/etc/{each['name']}.gpg"
-            write(ring, base64.b64decode(each["key"]))
-            text = re.sub(r"(?m)^Signed-By: .*$", f"Signed-By: {ring}", each["content"])
-            path = f"{scratch}/etc/sources.list.d/trainbench-{each['name']}.sources"
+        for repository in group["repositories"]:
+            ring = f"{scratch}/etc/{repository['name']}.gpg"
+            write(ring, base64.b64decode(repository["key"]))
+            text = re.sub(r"(?m)^Signed-By: .*$", f"Signed-By: {ring}", repository["content"])
+            path = f"{scratch}/etc/sources.list.d/trainbench-{repository['name']}.sources"
             write(path, text.encode())
 
 
-def shown(scratch: str, called: Names) -> dict[str, str]:
+def stanzas_of(scratch: str, called: Names) -> dict[str, str]:
     """Stanzas of versions, from the lists that apt has checked."""
-    found: dict[str, str] = {}
+    by_version: dict[str, str] = {}
     for at in range(0, len(called), 200):
         argv = ["apt-cache", "show", *called[at : at + 200]]
-        found.update(stanzas(run(scratch, argv, "apt-cache show")))
-    return found
+        by_version.update(stanzas(run(scratch, argv, "apt-cache show")))
+    return by_version
 
 
 def plan(spec: Spec) -> dict[str, Any]:
@@ -172,21 +176,21 @@ def plan(spec: Spec) -> dict[str, Any]:
     try:
         prepare(scratch, spec["groups"])
         run(scratch, ["apt-get", "update", "-q"], "apt-get update")
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for group in spec["groups"]:
-            for status, asked in (("nothing", [*group["wanted"], *TOOLS]), ("", group["lacking"])):
-                if asked:
+            for status, names in (("nothing", [*group["wanted"], *TOOLS]), ("", group["lacking"])):
+                if names:
                     path = f"{scratch}/{status}" if status else STATUS
-                    argv = ["apt-get", "-o", f"Dir::State::status={path}", *INSTALL, *asked]
-                    found.update(printed(run(scratch, argv, f"packages of {group['name']}")))
-        known = shown(scratch, sorted(set(found.values())))
-        lost = sorted(called for called in found.values() if called not in known)
+                    argv = ["apt-get", "-o", f"Dir::State::status={path}", *INSTALL, *names]
+                    versions.update(printed(run(scratch, argv, f"packages of {group['name']}")))
+        stanzas_known = stanzas_of(scratch, sorted(set(versions.values())))
+        lost = sorted(called for called in versions.values() if called not in stanzas_known)
         if lost:
             raise ClosureError(
                 f"apt's lists name no SHA-256 of {', '.join(lost)}; correct that repository"
             )
-        files = {file: size_and_sum(known[called]) for file, called in found.items()}
-        write(f"{scratch}/plan.json", json.dumps(found).encode())
+        files = {file: size_and_sum(stanzas_known[called]) for file, called in versions.items()}
+        write(f"{scratch}/plan.json", json.dumps(versions).encode())
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
@@ -200,12 +204,12 @@ def fetch(spec: Spec) -> dict[str, Any]:
         called = {name: value for name, value in json.load(file).items() if name in spec["files"]}
     argv = ["apt-get", "download", "-q", *called.values()]
     run(scratch, argv, "apt-get download", where=f"{scratch}/out")
-    known = shown(scratch, sorted(called.values()))
-    found = {}
+    stanzas_known = stanzas_of(scratch, sorted(called.values()))
+    entries = {}
     for name, value in called.items():
-        found[name] = entry(known[value], name)
+        entries[name] = entry(stanzas_known[value], name)
     there = {name.replace("%3a", "+"): name for name in os.listdir(f"{scratch}/out")}
-    return {"stanzas": found, "paths": {name: f"{scratch}/out/{there[name]}" for name in found}}
+    return {"stanzas": entries, "paths": {name: f"{scratch}/out/{there[name]}" for name in entries}}
 
 
 def drop(spec: Spec) -> dict[str, Any]:

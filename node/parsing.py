@@ -27,7 +27,9 @@ def parse(text: str | bytes, kind: Kind, where: str = "", most: int = MOST_BYTES
     if len(text) > most:
         raise unfit(where, "has %d bytes, more than %d" % (len(text), most))
     try:
-        value = json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_no_constant)
+        value = json.loads(
+            text, parse_int=_whole_number, parse_float=_number, parse_constant=_no_constant
+        )
     except RecursionError:
         raise unfit(where, "is nested too deep") from None
     except ValueError as error:  # UnicodeDecodeError, JSONDecodeError and ours
@@ -54,7 +56,7 @@ def load(path: str, kind: Kind, most: int = MOST_BYTES, where: str = "") -> Any:
 
 
 def recall(path: str, kind: Kind) -> Any:
-    """Return what a record says, checked; empty where there is none, or none that fits.
+    """Return what a record says, checked; empty without a record that fits.
 
     It is for what can be found out again.
     """
@@ -64,7 +66,7 @@ def recall(path: str, kind: Kind) -> Any:
         return {}
 
 
-def _whole(digits: str) -> int:
+def _whole_number(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError("a number of %d digits" % len(digits))
     return int(digits)

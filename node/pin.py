@@ -1,4 +1,4 @@
-"""A node's pin sets of one system: everything that lies there, asked for at once.
+"""A node's pin sets of one system: everything of them, asked for at once.
 
     pin:look      say what is there and what differs, and change nothing
     pin:verify    the same, and use it; refuse what is not as it should be
@@ -60,13 +60,13 @@ def checksum(path: str) -> str:
 
 def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
     """What installed.json says: an identity that differs whenever what runs differs."""
-    known = {name: tree["identity"] for name, tree in trees.items()}
+    identities = {name: tree["identity"] for name, tree in trees.items()}
     keys = ("versions", "python", "lock", "image")
     identity: Spec = {key: env[key] for key in keys if key in env}
-    if "source" in known:
-        identity["source"] = known.pop("source")
-    if known:
-        identity["sources"] = known
+    if "source" in identities:
+        identity["source"] = identities.pop("source")
+    if identities:
+        identity["sources"] = identities
     if pin["files"]:
         names = {os.path.basename(path): digest for path, digest in pin["files"].items()}
         identity["files"] = names
@@ -91,9 +91,9 @@ def looked(pin: Spec) -> Spec:
     """What is there of one pin set. Raises PinError for what setup would refuse too."""
     trees = {spec["name"]: tree.make({**spec, "check": True}) for spec in pin["trees"]}
     have = image.look(pin["image"]) if "image" in pin else environment.look(pin["env"])
-    files = [path for path, wanted in pin["files"].items() if checksum(path) != wanted]
-    wanted = installed(pin, trees, have)
-    moving = [name for name, each in trees.items() if each["changed"]]
+    files = [path for path, expected in pin["files"].items() if checksum(path) != expected]
+    expected = installed(pin, trees, have)
+    moving = [name for name, checkout in trees.items() if checkout["changed"]]
     differs = [
         *moving,
         *have["faults"],
@@ -101,9 +101,9 @@ def looked(pin: Spec) -> Spec:
         *files,
     ]
     record = os.path.join(pin["home"], "installed.json")
-    if not differs and not same_record(read_json(record), wanted):
+    if not differs and not same_record(read_json(record), expected):
         differs.append(record)
-    return {"trees": moving, "env": have, "files": files, "installed": wanted, "differs": differs}
+    return {"trees": moving, "env": have, "files": files, "installed": expected, "differs": differs}
 
 
 def checked(pin: Spec) -> list[str]:
@@ -112,7 +112,7 @@ def checked(pin: Spec) -> list[str]:
     env = {"PYTHONNOUSERSITE": "1", "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
     env.update(pin["environment"])
     if "image" in pin:
-        if not image.tried(pin["image"]):
+        if not image.starts_here(pin["image"]):
             return []
         python = [*pin["within"], "python3"]
     else:
@@ -121,21 +121,21 @@ def checked(pin: Spec) -> list[str]:
         env["PATH"] = os.pathsep.join(path)
     faults = []
     for check in pin["checks"]:
-        words = refusal(python, check, env)
-        faults += [f"{check['program']}: {words}"] if words else []
+        fault = refusal(python, check, env)
+        faults += [f"{check['program']}: {fault}"] if fault else []
     if pin["script"]:
         argv = [*python, os.path.join(source, pin["script"]), "--help"]
-        done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
-        if done.returncode != 0:
-            faults.append(f"{argv[-2]} --help: {done.stderr.strip()[-2000:]}")
-    return faults + seen(pin)
+        completed = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+        if completed.returncode != 0:
+            faults.append(f"{argv[-2]} --help: {completed.stderr.strip()[-2000:]}")
+    return faults + container_faults(pin)
 
 
 def refusal(python: list[str], check: Spec, env: dict[str, str]) -> str:
     """What a check, run by the environment's own Python, has against it; empty for nothing."""
     entry = f"checks.{check['program']}:check"
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*python, *sent.command(entry)],
             input=sent.message(entry, check),
             capture_output=True,
@@ -147,28 +147,33 @@ def refusal(python: list[str], check: Spec, env: dict[str, str]) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"{python[0]} gave no answer within {CHECK_S} s"
-    if answer.read(done.stdout) is not None:
+    if answer.read(completed.stdout) is not None:
         return ""
-    return "\n".join(done.stderr.strip().splitlines()[-20:]) or f"exit code {done.returncode}"
+    return (
+        "\n".join(completed.stderr.strip().splitlines()[-20:])
+        or f"exit code {completed.returncode}"
+    )
 
 
-def seen(pin: Spec) -> list[str]:
+def container_faults(pin: Spec) -> list[str]:
     """Whether a container sees the node's GPUs, by nvidia-smi in it: the fault, if any."""
     if not pin.get("gpus") or not os.path.exists(DRIVER):
         return []
     argv = [*pin["within"], "nvidia-smi", "-L"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CHECK_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"nvidia-smi in a container: {error}"]
-    if done.returncode == 0 and "GPU 0: " in done.stdout:
+    if completed.returncode == 0 and "GPU 0: " in completed.stdout:
         return []
     # Docker's last line says that there is help
-    lines = [x for x in (done.stdout + done.stderr).splitlines() if x and "--help'" not in x]
-    words = lines[-1] if lines else "it names no GPU"
-    return [f"nvidia-smi in a container: {words}; see NVIDIA's container toolkit on this node"]
+    lines = [
+        x for x in (completed.stdout + completed.stderr).splitlines() if x and "--help'" not in x
+    ]
+    last_line = lines[-1] if lines else "it names no GPU"
+    return [f"nvidia-smi in a container: {last_line}; see NVIDIA's container toolkit on this node"]
 
 
 def opened(pin: Spec) -> list[str]:
@@ -186,13 +191,13 @@ def opened(pin: Spec) -> list[str]:
     ]
 
 
-def _files(wanted: Spec) -> list[str]:
+def _files(contents: Spec) -> list[str]:
     """Every file that is missing or of another content, by its path and checksum, in words."""
-    if len(wanted) > 1 and not any(map(os.path.exists, wanted)):
-        return [f"none of the {len(wanted)} files of {os.path.commonpath(wanted)} is there"]
+    if len(contents) > 1 and not any(map(os.path.exists, contents)):
+        return [f"none of the {len(contents)} files of {os.path.commonpath(contents)} is there"]
     return [
         f"{path} {'is not as in this checkout' if os.path.exists(path) else 'is not there'}"
-        for path, content in wanted.items()
+        for path, content in contents.items()
         if checksum(path) != content
     ]
 
@@ -223,31 +228,31 @@ def verified(pin: Spec) -> list[str]:
 
 def each_pin(step: Callable[[Spec], Any], spec: Spec) -> tuple[Spec, list[str]]:
     """Do a step for all pin sets, some at once; what was found of each, and the errors."""
-    found: Spec = {}
+    results: Spec = {}
     errors = []
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = [(pin["pin"], pool.submit(step, pin)) for pin in spec["pins"]]
-        for name, answered in asked:
+        pending = [(pin["pin"], pool.submit(step, pin)) for pin in spec["pins"]]
+        for name, answered in pending:
             try:
-                found[name] = answered.result()
+                results[name] = answered.result()
             except (ProgramError, OSError) as error:
                 errors.append(f"{spec['system']} {name}: {error}")
-    return found, errors
+    return results, errors
 
 
 def look(spec: Spec) -> Spec:
     """What is there of each pin set, and which differ."""
-    found, errors = each_pin(looked, spec)
+    pins, errors = each_pin(looked, spec)
     if errors:
         raise PinError("\n".join(errors))
-    differing = [name for name in found if found[name]["differs"]]
-    return {"system": spec["system"], "pins": found, "differing": differing}
+    differing = [name for name in pins if pins[name]["differs"]]
+    return {"system": spec["system"], "pins": pins, "differing": differing}
 
 
 def verify(spec: Spec) -> Spec:
     """Refuse pin sets that are not what they should be, each fault a line."""
-    found, errors = each_pin(verified, spec)
-    errors += [f"{spec['system']} {name}: {fault}" for name in found for fault in found[name]]
+    pins, errors = each_pin(verified, spec)
+    errors += [f"{spec['system']} {name}: {fault}" for name in pins for fault in pins[name]]
     if errors:
         raise PinError("\n".join(errors))
     return {"system": spec["system"]}

@@ -3,7 +3,7 @@
     prefetched:have     answer {"lacking": [paths], "extra": [paths]}
 
 Its spec: folder (absolute), files (relative path to [size in bytes, sha256]: all that the
-folder is to have), place (paths that lie there as `<path>.part` now), check (change nothing).
+folder is to have), place (paths that are `<path>.part` now), check (change nothing).
 Extra files, which are of an older prefetch, are removed.
 
 A file is read for its checksum once: `.have.json` keeps its size and time beside it.
@@ -40,7 +40,7 @@ def stamp(path: str) -> list[int]:
 
 
 def walk(folder: str) -> list[str]:
-    """Every file below the folder, by relative path; links are none of ours."""
+    """Every file below the folder, by relative path; links are not ours."""
     return [
         os.path.relpath(os.path.join(where, name), folder)
         for where, _, names in os.walk(folder)
@@ -62,13 +62,13 @@ class Folder:
 
     def has(self, path: InsidePath) -> bool:
         """Whether the file is there with its checksum."""
-        full, (size, wanted) = self.full(path), self.files[path]
+        full, (size, expected_sum) = self.full(path), self.files[path]
         if not os.path.isfile(full) or os.path.getsize(full) != size:
             return False
-        known = self.record.get(path, {})
-        if known.get("stamp") != stamp(full):
-            known = self.record[path] = {"stamp": stamp(full), "sha256": sha256(full)}
-        return bool(known["sha256"] == wanted)
+        record = self.record.get(path, {})
+        if record.get("stamp") != stamp(full):
+            record = self.record[path] = {"stamp": stamp(full), "sha256": sha256(full)}
+        return bool(record["sha256"] == expected_sum)
 
     def lacking(self) -> list[InsidePath]:
         """The files that are not there, or have another checksum."""
@@ -94,11 +94,11 @@ class Folder:
     def place(self, paths: list[InsidePath]) -> None:
         """Put in place what came, if it is what was sent."""
         for path in paths:
-            part = self.full(path) + ".part"
-            if sha256(part) != self.files[path][1]:
-                os.unlink(part)
+            partial = self.full(path) + ".part"
+            if sha256(partial) != self.files[path][1]:
+                os.unlink(partial)
                 raise SiteError(f"{path} came damaged; run it again")
-            os.replace(part, self.full(path))
+            os.replace(partial, self.full(path))
 
     def save(self) -> None:
         """Keep what was read, for the next run."""

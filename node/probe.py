@@ -19,7 +19,7 @@ when it is there, as one line `TRAINBENCH_DOCTOR {json}`:
     {"test": "all_reduce", "scope": "pair_delivered", ...}   % of TCP's segments not sent again
     {"error": "..."}
 
-`checks` may also name functions of probe_deep.py, which lies beside this file on a node: what
+`checks` may also name functions of probe_deep.py, beside this file on a node: what
 `accept` asks for. `tries` is how often what seems slow is measured (2), `rounds` how many rounds of
 pairs there are (0: every pair once).
 
@@ -65,12 +65,12 @@ def rounds(nodes: int) -> list[list[tuple[int, int]]]:
     """
     players = list(range(nodes + nodes % 2))  # of an odd number, the last one is nobody
     half = len(players) // 2
-    found = []
+    every = []
     for _ in range(len(players) - 1):
-        pairs = [(players[place], players[-1 - place]) for place in range(half)]
-        found.append(sorted((min(pair), max(pair)) for pair in pairs if max(pair) < nodes))
+        pairs = [(players[index], players[-1 - index]) for index in range(half)]
+        every.append(sorted((min(pair), max(pair)) for pair in pairs if max(pair) < nodes))
         players = [players[0], players[-1], *players[1:-1]]
-    return [one for one in found if one]
+    return [pairs_of_round for pairs_of_round in every if pairs_of_round]
 
 
 def median(values: Sequence[float]) -> float:
@@ -98,8 +98,8 @@ def suspects(
         return [], []
     usual = reference(list(values.values()))
     slow = sorted((k for k in values if values[k] < usual * (1 - below)), key=lambda k: values[k])
-    rest = sorted((k for k in values if k not in slow), key=lambda k: abs(values[k] - usual))
-    return slow[:most], rest[: min(most, len(slow))]
+    healthy = sorted((k for k in values if k not in slow), key=lambda k: abs(values[k] - usual))
+    return slow[:most], healthy[: min(most, len(slow))]
 
 
 def segments(text: str) -> tuple[int, int]:
@@ -121,7 +121,7 @@ def say(**facts: Any) -> None:
     os.write(1, line.encode())
 
 
-def sent() -> tuple[int, int]:
+def tcp_segments() -> tuple[int, int]:
     """`segments` of this node now."""
     try:
         with open("/proc/net/snmp", encoding="utf-8") as stream:
@@ -199,33 +199,33 @@ class Process:
         while self.store.add("gone", 0) < self.size - 1 and time.monotonic() < until:
             time.sleep(0.01)
 
-    def agree(self, name: str, value: Any, first: bool) -> Any:
-        """The value of the process that is `first`, for those that ask by the same name."""
-        if first:
+    def agree(self, name: str, value: Any, decides: bool) -> Any:
+        """The value of the process that is `decides`, for those that ask by the same name."""
+        if decides:
             self.store.set(name, json.dumps(value))
             return value
         return json.loads(self.store.get(name).decode())
 
-    def begin(self, words: str) -> None:
+    def begin(self, title: str) -> None:
         """Say what comes now, and start it together."""
         if self.rank == 0:
-            say(step=words)
-        self.meet(f"begin {words}")
+            say(step=title)
+        self.meet(f"begin {title}")
 
     def samples(self, work: Callable[[], Any]) -> list[float]:
         """Seconds that one piece of work took, SAMPLES times over about `seconds`."""
         work()
         self.wait()
-        times, taken = 1, self.timed(work, 1)
-        while taken < self.seconds / SAMPLES / 2:  # a pause must not make samples too short
+        times, seconds = 1, self.timed(work, 1)
+        while seconds < self.seconds / SAMPLES / 2:  # a pause must not make samples too short
             times *= 2
-            taken = self.timed(work, times)
-        times = max(1, round(self.seconds / SAMPLES / taken * times))
-        found: list[float] = []
+            seconds = self.timed(work, times)
+        times = max(1, round(self.seconds / SAMPLES / seconds * times))
+        samples: list[float] = []
         until = time.perf_counter() + 3 * self.seconds
-        while len(found) < SAMPLES and (time.perf_counter() < until or not found):
-            found.append(self.timed(work, times) / times)
-        return found
+        while len(samples) < SAMPLES and (time.perf_counter() < until or not samples):
+            samples.append(self.timed(work, times) / times)
+        return samples
 
     def timed(self, work: Callable[[], Any], times: int) -> float:
         """Seconds that a piece of work takes so many times over."""
@@ -242,22 +242,22 @@ class Process:
         for test in self.spec["tests"]:
             arithmetic = test.replace("matmul_", "")
             product = arithmetic != test
-            words = f"matrix product {arithmetic}" if product else "memory bandwidth"
+            title = f"matrix product {arithmetic}" if product else "memory bandwidth"
             best = 0.0
             for number in range(1, self.spec.get("tries", 2) + 1):
                 if number > 1 and not self.again(test, number - 1):
                     break
-                self.begin(words + (" again" if number == 2 else f", try {number}" * (number > 2)))
+                self.begin(title + (" again" if number == 2 else f", try {number}" * (number > 2)))
                 try:
-                    found = self.matmul(arithmetic) if product else self.memory()
+                    samples = self.matmul(arithmetic) if product else self.memory()
                 except RuntimeError as error:  # such as a type that the device does not have
                     lines = str(error).strip().splitlines()
                     say(test=test, rank=self.rank, node=self.node, error=lines[0] if lines else "")
-                    found = []
-                if found:
-                    shown = {"rank": self.rank, "node": self.node, "local": self.local}
-                    say(test=test, **shown, **{"try": number}, samples=found)
-                best = max(best, median(found) if found else 0.0)
+                    samples = []
+                if samples:
+                    labels = {"rank": self.rank, "node": self.node, "local": self.local}
+                    say(test=test, **labels, **{"try": number}, samples=samples)
+                best = max(best, median(samples) if samples else 0.0)
                 self.store.set(f"{test}/{number}/{self.rank}", json.dumps(best))
 
     def again(self, test: str, number: int) -> bool:
@@ -278,18 +278,20 @@ class Process:
         n = 8192
         if self.kind == "cpu":
             n = 1024 if dtype == self.torch.float32 else 512
-        left, right = (self.torch.randn(n, n, device=self.device).to(dtype) for _ in range(2))
+        factor, other_factor = (
+            self.torch.randn(n, n, device=self.device).to(dtype) for _ in range(2)
+        )
         out = self.torch.empty(n, n, device=self.device, dtype=dtype)
-        taken = self.samples(lambda: self.torch.mm(left, right, out=out))
-        return [round(2 * n**3 / seconds / 1e12, 4) for seconds in taken]
+        times = self.samples(lambda: self.torch.mm(factor, other_factor, out=out))
+        return [round(2 * n**3 / seconds / 1e12, 4) for seconds in times]
 
     def memory(self) -> list[float]:
         """GB/s of a copy that no cache holds: bytes read and written."""
         size = (128 if self.kind == "cpu" else 2048) * MIB
         source = self.torch.zeros(size // 4, device=self.device)
         target = self.torch.ones_like(source)
-        taken = self.samples(lambda: target.copy_(source))
-        return [round(2 * size / seconds / 1e9, 3) for seconds in taken]
+        times = self.samples(lambda: target.copy_(source))
+        return [round(2 * size / seconds / 1e9, 3) for seconds in times]
 
     # -- network -------------------------------------------------------------------------------
 
@@ -317,15 +319,15 @@ class Process:
         tournament = rounds(self.nodes)
         tournament = tournament[: self.spec.get("rounds") or len(tournament)]
         for number, pairs in enumerate(tournament, start=1):
-            words = f"all-reduce of pairs, round {number} of {len(tournament)}"
-            self.pairs(words, pairs, ranks, size, 1)
+            title = f"all-reduce of pairs, round {number} of {len(tournament)}"
+            self.pairs(title, pairs, ranks, size, 1)
         for a, b in self.chosen([pair for pairs in tournament for pair in pairs]):
-            words = f"all-reduce of {self.spec['hosts'][a]} and {self.spec['hosts'][b]} alone"
-            self.pairs(words, [(a, b)], ranks, size, 2)
+            title = f"all-reduce of {self.spec['hosts'][a]} and {self.spec['hosts'][b]} alone"
+            self.pairs(title, [(a, b)], ranks, size, 2)
 
     def pairs(
         self,
-        words: str,
+        title: str,
         pairs: list[tuple[int, int]],
         ranks: dict[int, list[int]],
         size: int,
@@ -334,51 +336,51 @@ class Process:
         """All-reduces of pairs of nodes at once, each between all devices of its two nodes."""
         # All groups first: making one takes every process, also those that would measure by then.
         groups = {pair: self.group(ranks[pair[0]] + ranks[pair[1]]) for pair in pairs}
-        self.begin(words)
+        self.begin(title)
         for pair, group in groups.items():
             if self.node in pair:
                 label = f"pair/{pair[0]}/{pair[1]}/{number}"
-                before = sent()
+                before = tcp_segments()
                 self.all_reduce(group, list(pair), "pair", size, label, number)
                 if self.spec.get("small"):
                     self.small(group, list(pair), number, f"{label}/small")
                     self.delivered(list(pair), number, label, before)
-        self.meet(f"end {words}")
+        self.meet(f"end {title}")
         for group in groups.values():
             self.leave(group)
 
     def small(self, group: Any, pair: list[int], number: int, key: str) -> None:
         """Samples of how many small messages a pair exchanges a second: latency, and loss."""
         data = self.torch.ones(SMALL // 4, device=self.device)
-        found = []
+        rates = []
         for _ in range(SAMPLES):
             began = time.perf_counter()
             for _ in range(MESSAGES):
                 self.dist.all_reduce(data, group=group)
             self.wait()
-            found.append(round(MESSAGES / (time.perf_counter() - began), 2))
+            rates.append(round(MESSAGES / (time.perf_counter() - began), 2))
             data.fill_(1)
         if self.dist.get_rank(group) == 0:
-            say(test="all_reduce", scope="pair_small", nodes=pair, samples=found, **{"try": number})
-            self.store.set(key, json.dumps(median(found)))
+            say(test="all_reduce", scope="pair_small", nodes=pair, samples=rates, **{"try": number})
+            self.store.set(key, json.dumps(median(rates)))
 
     def delivered(self, pair: list[int], number: int, label: str, before: tuple[int, int]) -> None:
         """The percentage of a pair's TCP segments that did not have to be sent again.
 
-        A node that loses packets is in each pair that has such segments, whoever sent them. What
+        A node that loses packets is in each pair that has such segments, from any sender. What
         goes past TCP (InfiniBand) is not counted, and nothing of it is lost here.
         """
         if self.local:
             return
-        now = sent()
+        now = tcp_segments()
         out, again = now[0] - before[0], now[1] - before[1]
         if self.node == pair[1]:
             self.store.set(f"{label}/segments", json.dumps([out, again]))
             return
         theirs = json.loads(self.store.get(f"{label}/segments").decode())
         percent = 100 * (1 - (again + theirs[1]) / max(out + theirs[0], 1))
-        shown = {"scope": "pair_delivered", "nodes": pair, "try": number}
-        say(test="all_reduce", samples=[round(max(percent, 0.01), 3)], **shown)
+        labels = {"scope": "pair_delivered", "nodes": pair, "try": number}
+        say(test="all_reduce", samples=[round(max(percent, 0.01), 3)], **labels)
         self.store.set(f"{label}/delivered", json.dumps(percent))
 
     def chosen(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -386,12 +388,14 @@ class Process:
         if self.rank == 0:
             picked: dict[tuple[int, int], None] = {}
             every = ["median", "small", "delivered"]
-            for what in every if self.spec.get("small") else ["median"]:
-                keys = {pair: f"pair/{pair[0]}/{pair[1]}/1/{what}" for pair in pairs}
+            for quantity in every if self.spec.get("small") else ["median"]:
+                keys = {pair: f"pair/{pair[0]}/{pair[1]}/1/{quantity}" for pair in pairs}
                 self.store.wait(list(keys.values()))
                 values = {p: json.loads(self.store.get(key).decode()) for p, key in keys.items()}
-                slow, rest = suspects(values, ALONE, LOST if what == "delivered" else SUSPECT)
-                picked.update(dict.fromkeys([*slow, *rest]))
+                slow, healthy = suspects(
+                    values, ALONE, LOST if quantity == "delivered" else SUSPECT
+                )
+                picked.update(dict.fromkeys([*slow, *healthy]))
             self.store.set("alone", json.dumps(list(picked)))
         return [(a, b) for a, b in json.loads(self.store.get("alone").decode())]
 
@@ -420,8 +424,8 @@ class Process:
             began = time.perf_counter()
             self.dist.all_reduce(data, group=group)
             self.wait()
-            taken = time.perf_counter() - began
-            enough = taken > self.seconds / SAMPLES / 2 or 2 * size > largest
+            seconds = time.perf_counter() - began
+            enough = seconds > self.seconds / SAMPLES / 2 or 2 * size > largest
             if self.agree(f"size/{name}/{size}", enough, self.rank == 0):
                 return size
             size *= 2
@@ -437,7 +441,7 @@ class Process:
     ) -> None:
         """Samples of the bus bandwidth of a group; its first process prints them."""
         processes = self.dist.get_world_size(group)
-        first = self.dist.get_rank(group) == 0
+        prints = self.dist.get_rank(group) == 0
         data = self.torch.ones(size // 4, device=self.device)
 
         def work() -> None:
@@ -448,16 +452,16 @@ class Process:
         once = max(min(self.timed(work, 1) for _ in range(3)), 1e-6)
         label = name if scope != "node" else f"{name}/{self.node}"
         times = max(1, round(self.seconds / SAMPLES / once))
-        times = self.agree(f"times/{label}", times, first)
-        found = []
+        times = self.agree(f"times/{label}", times, prints)
+        bandwidths = []
         for _ in range(SAMPLES):
-            taken = self.timed(work, times) / times
-            found.append(round(bus_bandwidth(size, taken, processes), 4))
+            seconds = self.timed(work, times) / times
+            bandwidths.append(round(bus_bandwidth(size, seconds, processes), 4))
             data.fill_(1)
-        if first:
-            shown = {"scope": scope, "nodes": nodes, "bytes": size, "processes": processes}
-            say(test="all_reduce", **shown, **{"try": number}, samples=found)
-            self.store.set(f"{label}/median", json.dumps(median(found)))
+        if prints:
+            labels = {"scope": scope, "nodes": nodes, "bytes": size, "processes": processes}
+            say(test="all_reduce", **labels, **{"try": number}, samples=bandwidths)
+            self.store.set(f"{label}/median", json.dumps(median(bandwidths)))
 
 
 def work(spec: dict[str, Any], local: int) -> int:
@@ -475,8 +479,8 @@ def work(spec: dict[str, Any], local: int) -> int:
         process.part()
     except Exception as error:  # it is the runner that tells it
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        words = lines[0][:500] if lines else ""
-        say(error=f"{type(error).__name__}: {words}", node=spec["node"], local=local)
+        first_line = lines[0][:500] if lines else ""
+        say(error=f"{type(error).__name__}: {first_line}", node=spec["node"], local=local)
         return 1
     return 0
 
@@ -504,14 +508,16 @@ def main() -> int:
             child.kill()
 
     signal.signal(signal.SIGTERM, end)
-    left = list(children)
+    running = list(children)
     code = 0
-    while left and not code:
+    while running and not code:
         time.sleep(0.02)
-        for child in [one for one in left if one.poll() is not None]:
-            left.remove(child)
+        for child in [
+            child_process for child_process in running if child_process.poll() is not None
+        ]:
+            running.remove(child)
             code = code or child.returncode
-    for child in left:
+    for child in running:
         child.kill()
         child.wait()
     return 0 if code == 0 else 1

@@ -1,7 +1,7 @@
 """What `accept` measures beside doctor's: correct products, copies, collectives, storage.
 
 node/probe.py calls a function here for each check that it has none for, with its process and what
-prints a line; both files lie in the run's folder. Lines are as there, and
+prints a line; both files are in the run's folder. Lines are as there, and
 
     {"test": "correct", "node": 0, "local": 1, "checked": 900, "wrong": 0, "digest": "3f.."}
     {"test": "sustained", ...}                    TFLOP/s, in equal parts of the time, first to last
@@ -47,36 +47,40 @@ def products(process: Any, say: Any) -> None:
     cpu = process.kind == "cpu"
     n = 512 if cpu else 4096
     source = torch.Generator().manual_seed(1)
-    left, right = (
+    factor, other_factor = (
         torch.randint(-8, 8, (n, n), generator=source, dtype=torch.float32) for _ in range(2)
     )
     vector = torch.randint(-8, 8, (n,), generator=source).double()
-    one, other = left.to(process.device), right.to(process.device)
+    device_factor, other_device_factor = factor.to(process.device), other_factor.to(process.device)
     process.begin("correctness of products")
-    first = torch.mm(one, other)
-    expected = left.double() @ (right.double() @ vector)
-    wrong = int((first.cpu().double() @ vector != expected).any())
+    expected_product = torch.mm(device_factor, other_device_factor)
+    expected = factor.double() @ (other_factor.double() @ vector)
+    wrong = int((expected_product.cpu().double() @ vector != expected).any())
     if not cpu:
-        exact, one, other = first, one.bfloat16(), other.bfloat16()
-        first = torch.mm(one, other)
-        wrong += int(not torch.allclose(first.float(), exact, rtol=0.01, atol=1.0))
-    outs = [torch.empty_like(first) for _ in range(4 if cpu else 16)]
+        exact, device_factor, other_device_factor = (
+            expected_product,
+            device_factor.bfloat16(),
+            other_device_factor.bfloat16(),
+        )
+        expected_product = torch.mm(device_factor, other_device_factor)
+        wrong += int(not torch.allclose(expected_product.float(), exact, rtol=0.01, atol=1.0))
+    outs = [torch.empty_like(expected_product) for _ in range(4 if cpu else 16)]
     checked, rates = 1, []
-    for part in range(PARTS):
-        process.begin(f"correctness of products, part {part + 1} of {PARTS}")
+    for number in range(PARTS):
+        process.begin(f"correctness of products, part {number + 1} of {PARTS}")
         until = time.perf_counter() + process.spec["product_seconds"] / PARTS
-        times, taken = 0, 0.0
+        times, seconds = 0, 0.0
         while time.perf_counter() < until or not times:
             began = time.perf_counter()
             for out in outs:
-                torch.mm(one, other, out=out)
+                torch.mm(device_factor, other_device_factor, out=out)
             process.wait()
-            taken += time.perf_counter() - began
+            seconds += time.perf_counter() - began
             times += len(outs)
-            wrong += int(torch.stack([(out != first).any() for out in outs]).sum())
+            wrong += int(torch.stack([(out != expected_product).any() for out in outs]).sum())
         checked += times
-        rates.append(round(2 * n**3 * times / taken / 1e12, 4))
-    digest = hashlib.sha256(first.float().cpu().numpy().tobytes()).hexdigest()[:16]
+        rates.append(round(2 * n**3 * times / seconds / 1e12, 4))
+    digest = hashlib.sha256(expected_product.float().cpu().numpy().tobytes()).hexdigest()[:16]
     say(test="correct", checked=checked, wrong=wrong, digest=digest, **_where(process))
     say(test="sustained", samples=rates, **_where(process))
 
@@ -93,8 +97,8 @@ def copies(process: Any, say: Any) -> None:
         def work(target: Any = target, source: Any = source) -> None:
             target.copy_(source, non_blocking=True)
 
-        found = [round(256 * MIB / seconds / 1e9, 3) for seconds in process.samples(work)]
-        say(test=test, samples=found, **_where(process))
+        rates = [round(256 * MIB / seconds / 1e9, 3) for seconds in process.samples(work)]
+        say(test=test, samples=rates, **_where(process))
 
 
 # --- network ----------------------------------------------------------------------------------
@@ -131,13 +135,13 @@ def collectives(process: Any, say: Any) -> None:
             process.begin(f"{test.replace('_', '-')} of {size >> 10} KiB")
             count = size // 4 // process.size * process.size
             data, out = (torch.ones(count, device=process.device) for _ in range(2))
-            found = []
+            seconds_each = []
             try:
                 for _ in range(PARTS + 1):
                     began = time.perf_counter()
                     call(data, out)
                     process.wait()
-                    found.append(time.perf_counter() - began)
+                    seconds_each.append(time.perf_counter() - began)
             except RuntimeError as error:  # a backend that does not have it
                 if process.rank == 0:
                     say(test=test, error=str(error).strip().splitlines()[0][:300], node=0)
@@ -145,7 +149,7 @@ def collectives(process: Any, say: Any) -> None:
             if process.rank == 0:
                 # Between neighbours a piece goes over each link, in place of all but one.
                 scale = 1.0 if test != "send_receive" else share / (1 - share)
-                samples = [bus(size, seconds) * scale for seconds in found[1:]]
+                samples = [bus(size, seconds) * scale for seconds in seconds_each[1:]]
                 nodes = list(range(process.nodes))
                 say(test=test, scope=test, nodes=nodes, bytes=size, samples=samples, **{"try": 1})
 
@@ -182,37 +186,37 @@ def _together(process: Any, name: str) -> None:
 
 
 def _disk(process: Any, say: Any, folder: str, size_mib: int) -> None:
-    found = os.statvfs(folder)
-    room = int((found.f_bavail - KEPT_FREE * found.f_blocks) * found.f_frsize / MIB)
+    space = os.statvfs(folder)
+    room = int((space.f_bavail - KEPT_FREE * space.f_blocks) * space.f_frsize / MIB)
     if room < LEAST_MIB:
-        free = found.f_bavail * found.f_frsize // MIB
-        words = f"{free} MiB are free at {folder}: a tenth of it stays free, and {LEAST_MIB} MiB"
-        say(test="storage_write", error=f"{words} are needed for a test", **_where(process))
+        free = space.f_bavail * space.f_frsize // MIB
+        reason = f"{free} MiB are free at {folder}: a tenth of it stays free, and {LEAST_MIB} MiB"
+        say(test="storage_write", error=f"{reason} are needed for a test", **_where(process))
         return
-    each = max(1, min(size_mib, room) // PARTS)
-    say(step=f"{each * PARTS} MiB on each node")
+    mib_each = max(1, min(size_mib, room) // PARTS)
+    say(step=f"{mib_each * PARTS} MiB on each node")
     try:
-        _measure(process, say, folder, each)
+        _measure(process, say, folder, mib_each)
     except OSError as error:
-        words = f"{folder}: {error.strerror}"
-        say(test="storage_write", error=words, **_where(process))
+        reason = f"{folder}: {error.strerror}"
+        say(test="storage_write", error=reason, **_where(process))
 
 
-def _measure(process: Any, say: Any, folder: str, each: int) -> None:
+def _measure(process: Any, say: Any, folder: str, mib_each: int) -> None:
     block = os.urandom(MIB)
     path = os.path.join(folder, f".storage-{os.getpid()}")
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.unlink(path)
     writes, reads, syncs, files = [], [], [], []
     with os.fdopen(handle, "r+b", buffering=0) as stream:
-        for part in range(PARTS):
-            say(step=f"write, part {part + 1} of {PARTS}")
-            writes.append(_rate(each, lambda: stream.write(block), lambda: os.fsync(handle)))
+        for round_number in range(PARTS):
+            say(step=f"write, part {round_number + 1} of {PARTS}")
+            writes.append(_rate(mib_each, lambda: stream.write(block), lambda: os.fsync(handle)))
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         written = stream.tell()
         stream.seek(0)
-        for part in range(PARTS):
-            say(step=f"read, part {part + 1} of {PARTS}")
+        for round_number in range(PARTS):
+            say(step=f"read, part {round_number + 1} of {PARTS}")
             reads.append(_rate(written // MIB // PARTS or 1, lambda: stream.read(MIB)))
         for _ in range(PARTS):
             began = time.perf_counter()
@@ -229,8 +233,8 @@ def _measure(process: Any, say: Any, folder: str, each: int) -> None:
             os.stat(f"{path}.{number}")
             os.unlink(f"{path}.{number}")
         files.append(round(50 / (time.perf_counter() - began), 2))
-    named = {"storage_write": writes, "storage_read": reads}
-    for test, samples in {**named, "storage_sync": syncs, "storage_files": files}.items():
+    rates = {"storage_write": writes, "storage_read": reads}
+    for test, samples in {**rates, "storage_sync": syncs, "storage_files": files}.items():
         say(test=test, samples=samples, bytes=written, node=process.node, **{"try": 1})
 
 
@@ -250,8 +254,8 @@ def _kind(path: str) -> str:
     best, kind = "", ""
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8") as stream:
         for line in stream:
-            words = line.split()
-            inside = os.path.join(path, "").startswith(os.path.join(words[1], ""))
-            if inside and len(words[1]) >= len(best):
-                best, kind = words[1], words[2]
+            columns = line.split()
+            inside = os.path.join(path, "").startswith(os.path.join(columns[1], ""))
+            if inside and len(columns[1]) >= len(best):
+                best, kind = columns[1], columns[2]
     return kind

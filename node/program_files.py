@@ -1,6 +1,6 @@
 """The files of a folder that decide what a trainer in it does, as one checksum.
 
-Programs count wherever they lie; settings where they lie beside programs, at the top, or in a
+Programs count everywhere; settings where they are beside programs, at the top, or in a
 folder called after them (conf, config, recipes). What runs write must not count, as the next run
 would be another one then: folders that are called after results (out, runs, checkpoints, wandb) are
 left out, and so is what is hidden, or no plain file.
@@ -50,7 +50,7 @@ class Limits:
 
     def __init__(self, folder: str, apart: Iterable[str] = ()) -> None:
         self.folder, self.apart = printable(folder), frozenset(apart)
-        self.told: List[Tuple[str, str]] = []
+        self.counted_entries: List[Tuple[str, str]] = []
         self.entries, self.files, self.bytes = MOST_ENTRIES, MOST_FILES, MOST_BYTES
         self.until = time.monotonic() + LIMIT_S
 
@@ -72,19 +72,19 @@ class Limits:
         self._hold(self.bytes, "more than %d MiB of programs and settings" % (MOST_BYTES >> 20))
 
     def remaining_s(self) -> float:
-        """Return the seconds that are left. Raises FingerprintError where there are none."""
-        left = self.until - time.monotonic()
-        self._hold(left, "more than can be looked at in %g s" % LIMIT_S)
-        return left
+        """Return the seconds that are left. Raises FingerprintError without any."""
+        seconds_left = self.until - time.monotonic()
+        self._hold(seconds_left, "more than can be looked at in %g s" % LIMIT_S)
+        return seconds_left
 
-    def _hold(self, left: float, what: str) -> None:
-        if left < 0:
-            raise FingerprintError("%s holds %s; %s" % (self.folder, what, CURE))
+    def _hold(self, remaining: float, excess: str) -> None:
+        if remaining < 0:
+            raise FingerprintError("%s holds %s; %s" % (self.folder, excess, CURE))
 
 
 def holds_results(path: str) -> bool:
     """Whether a path within the folder leads through one that holds results."""
-    return any(RESULTS.fullmatch(part) for part in path.split("/")[:-1])
+    return any(RESULTS.fullmatch(component) for component in path.split("/")[:-1])
 
 
 def chosen(paths: Iterable[str]) -> List[str]:
@@ -98,7 +98,7 @@ def chosen(paths: Iterable[str]) -> List[str]:
         if path.endswith(SETTINGS)
         and (
             os.path.dirname(path) in beside
-            or any(OF_SETTINGS.fullmatch(part) for part in path.split("/")[:-1])
+            or any(OF_SETTINGS.fullmatch(component) for component in path.split("/")[:-1])
         )
     ]
     return sorted(programs + settings)
@@ -108,26 +108,26 @@ def walked(top: str, limits: Limits) -> Iterator[str]:
     """Yield the files below a folder, by their paths within it; links to folders lead nowhere."""
     ahead = [""]
     while ahead:
-        place = ahead.pop()
+        folder = ahead.pop()
         try:
-            with os.scandir(os.path.join(top, place)) as found:
-                entries = list(_counted(found, limits))
+            with os.scandir(os.path.join(top, folder)) as scanned:
+                entries = list(_counted(scanned, limits))
         except (PermissionError, FileNotFoundError, NotADirectoryError):
-            if not place:
+            if not folder:
                 raise
             continue  # what may not be read is no program of this user's
-        if place and any(entry.name == VENV for entry in entries):
+        if folder and any(entry.name == VENV for entry in entries):
             continue
         for entry in entries:
-            path = os.path.join(place, entry.name)
+            path = os.path.join(folder, entry.name)
             if not entry.is_dir(follow_symlinks=False):
                 yield path
             elif not RESULTS.fullmatch(entry.name):
                 ahead.append(path)
 
 
-def _counted(found: Iterable[os.DirEntry[str]], limits: Limits) -> Iterator[os.DirEntry[str]]:
-    for entry in found:
+def _counted(scanned: Iterable[os.DirEntry[str]], limits: Limits) -> Iterator[os.DirEntry[str]]:
+    for entry in scanned:
         limits.entry()
         yield entry
 
@@ -148,17 +148,17 @@ def content(path: str, limits: Limits) -> str:
     except OSError as error:
         if not os.path.exists(path):  # it went meanwhile, or a link leads nowhere
             return "missing"
-        words = "%s cannot be read: %s; fix it, or move it away"
-        raise FingerprintError(words % (printable(path), error.strerror)) from None
+        message = "%s cannot be read: %s; fix it, or move it away"
+        raise FingerprintError(message % (printable(path), error.strerror)) from None
     return checksum.hexdigest()
 
 
-def digest(told: Iterable[Tuple[str, str]]) -> str:
+def digest(entries: Iterable[Tuple[str, str]]) -> str:
     """Return one checksum of paths and what is at each."""
     checksum = hashlib.sha256()
-    for path, what in told:
+    for path, state in entries:
         name = os.fsencode(path)
-        checksum.update(b"%d %s %s\n" % (len(name), name, what.encode()))
+        checksum.update(b"%d %s %s\n" % (len(name), name, state.encode()))
     return checksum.hexdigest()
 
 
@@ -170,7 +170,7 @@ def checksum_of(top: str, limits: Limits) -> str:
     )
 
 
-def counted(told: Iterable[Tuple[str, str]], limits: Limits) -> List[Tuple[str, str]]:
+def counted(entries: Iterable[Tuple[str, str]], limits: Limits) -> List[Tuple[str, str]]:
     """Return those that count, and keep them as what was told of the folder."""
-    limits.told = [(path, what) for path, what in told if what not in limits.apart]
-    return limits.told
+    limits.counted_entries = [(path, state) for path, state in entries if state not in limits.apart]
+    return limits.counted_entries

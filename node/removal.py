@@ -15,13 +15,13 @@ def remove(spec: dict[str, Any]) -> dict[str, Any]:
     `told` has a line for each, with its size on the disk.
     """
     there = [path for path in spec["paths"] if os.path.lexists(path)]
-    told = [sized(path) for path in there]
+    lines = [sized(path) for path in there]
     for path in () if spec["check"] else there:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
-    return {"changed": bool(there), "told": told}
+    return {"changed": bool(there), "told": lines}
 
 
 def sized(path: str) -> str:
@@ -31,15 +31,15 @@ def sized(path: str) -> str:
 
 def size_of(path: str) -> int:
     """Return the bytes on the disk of a file or of all under a folder; a file counts once."""
-    seen = set()
+    inodes = set()
     total = 0
     for folder, _, names in [("", (), [path]), *os.walk(path)]:
         for name in names:
             try:
-                found = os.lstat(os.path.join(folder, name))
+                status = os.lstat(os.path.join(folder, name))
             except OSError:  # it went meanwhile
                 continue
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * 512
+            if (status.st_dev, status.st_ino) not in inodes:
+                inodes.add((status.st_dev, status.st_ino))
+                total += status.st_blocks * 512
     return total

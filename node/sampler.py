@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 
-from node.nvml import Driver, told
+from node.nvml import Driver, figure_text
 
 TYPE_CHECKING = False  # as typing's, whose import takes longer than all else
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def processor_times() -> tuple[int, int]:
 
 def memory_mib() -> tuple[int, int]:
     """(used, total) MiB; used is what no new process could have."""
-    found = {}
+    fields = {}
     with open("/proc/meminfo", encoding="ascii") as stream:
         for line in stream:
             key, _, value = line.partition(":")
-            found[key] = int(value.split()[0])
+            fields[key] = int(value.split()[0])
             if key == "MemAvailable":
                 break
-    return (found["MemTotal"] - found["MemAvailable"]) // 1024, found["MemTotal"] // 1024
+    return (fields["MemTotal"] - fields["MemAvailable"]) // 1024, fields["MemTotal"] // 1024
 
 
 class Packages:
@@ -115,10 +115,10 @@ def sample_cpu(out: TextIO, flushes: Flushes) -> None:
         following += PERIOD_S
         now = processor_times()
         span = now[1] - before[1]
-        busy = told(100.0 * (now[0] - before[0]) / span if span else None, "%.0f %%")
+        busy = figure_text(100.0 * (now[0] - before[0]) / span if span else None, "%.0f %%")
         before = now
         used, total = memory_mib()
-        took = told(packages.used_mj(), "%d mJ")
+        took = figure_text(packages.used_mj(), "%d mJ")
         out.write(f"{time.time():.3f}, {busy}, {used} MiB, {total} MiB, {took}\n")
         flushes.flush()
 

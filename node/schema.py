@@ -40,12 +40,12 @@ class UnfitError(ProgramError, ValueError):
     """What is wrong with what came from outside: one sentence, printable; a program's own, too."""
 
 
-def unfit(where: str, what: str) -> UnfitError:
+def unfit(where: str, fault: str) -> UnfitError:
     """Return the error that says what is wrong, and where."""
-    return UnfitError("%s %s" % (printable(where)[-200:].rstrip(":") or "the answer", what))
+    return UnfitError("%s %s" % (printable(where)[-200:].rstrip(":") or "the answer", fault))
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value as a sentence may hold it: short, and printable."""
     if isinstance(value, (dict, list)):
         return "a list" if isinstance(value, list) else "a mapping"
@@ -67,13 +67,15 @@ class Text:
     def check(self, value: Any, where: str) -> str:
         """Return the text."""
         if not isinstance(value, str):
-            raise unfit(where, "is %s; it must be text" % shown(value))
+            raise unfit(where, "is %s; it must be text" % value_text(value))
         if len(value) > self.most:
             raise unfit(where, "has %d letters, more than %d" % (len(value), self.most))
         if not self.lines and not value.isprintable():
-            raise unfit(where, "is %s; it has a control character" % shown(value))
+            raise unfit(where, "is %s; it has a control character" % value_text(value))
         if self.pattern is not None and not self.pattern.fullmatch(value):
-            raise unfit(where, "is %s; it does not match %s" % (shown(value), self.pattern.pattern))
+            raise unfit(
+                where, "is %s; it does not match %s" % (value_text(value), self.pattern.pattern)
+            )
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -94,7 +96,7 @@ class Words:
     def check(self, value: Any, where: str) -> str:
         """Return the words, printable."""
         if value is not None and not isinstance(value, str):
-            raise unfit(where, "is %s; it must be text" % shown(value))
+            raise unfit(where, "is %s; it must be text" % value_text(value))
         return printable((value or "")[: 4 * self.most])[: self.most].rstrip()
 
     def json_schema(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class Words:
 
 
 class Whole:
-    """A whole number of `least` to `most`; true and false are none."""
+    """A whole number of `least` to `most`; true and false are not numbers."""
 
     def __init__(self, least: int = 0, most: int = SAFE) -> None:
         self.least, self.most = least, most
@@ -111,9 +113,11 @@ class Whole:
     def check(self, value: Any, where: str) -> int:
         """Return the number."""
         if isinstance(value, bool) or not isinstance(value, int):
-            raise unfit(where, "is %s; it must be a whole number" % shown(value))
+            raise unfit(where, "is %s; it must be a whole number" % value_text(value))
         if not self.least <= value <= self.most:
-            raise unfit(where, "is %s; it must be %d to %d" % (shown(value), self.least, self.most))
+            raise unfit(
+                where, "is %s; it must be %d to %d" % (value_text(value), self.least, self.most)
+            )
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -130,9 +134,11 @@ class Number:
     def check(self, value: Any, where: str) -> float:
         """Return the number."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise unfit(where, "is %s; it must be a number" % shown(value))
+            raise unfit(where, "is %s; it must be a number" % value_text(value))
         if not self.least <= value <= self.most:  # false of NaN, too
-            raise unfit(where, "is %s; it must be %g to %g" % (shown(value), self.least, self.most))
+            raise unfit(
+                where, "is %s; it must be %g to %g" % (value_text(value), self.least, self.most)
+            )
         return float(value)
 
     def json_schema(self) -> dict[str, Any]:
@@ -146,7 +152,7 @@ class Flag:
     def check(self, value: Any, where: str) -> bool:
         """Return it."""
         if not isinstance(value, bool):
-            raise unfit(where, "is %s; it must be true or false" % shown(value))
+            raise unfit(where, "is %s; it must be true or false" % value_text(value))
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -162,11 +168,11 @@ class OneOf:
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value; of an enumeration its member."""
-        for each in self.values:
-            if value == each and isinstance(value, bool) == isinstance(each, bool):
-                return each
-        may = ", ".join(shown(each) for each in self.values)
-        raise unfit(where, "is %s; it must be one of %s" % (shown(value), may))
+        for option in self.values:
+            if value == option and isinstance(value, bool) == isinstance(option, bool):
+                return option
+        may = ", ".join(value_text(option) for option in self.values)
+        raise unfit(where, "is %s; it must be one of %s" % (value_text(value), may))
 
     def json_schema(self) -> dict[str, Any]:
         """Return the same as JSON schema."""
@@ -203,7 +209,7 @@ class List:
     def check(self, value: Any, where: str) -> Any:
         """Return the list, each item checked."""
         if not isinstance(value, (list, tuple)):
-            raise unfit(where, "is %s; it must be a list" % shown(value))
+            raise unfit(where, "is %s; it must be a list" % value_text(value))
         if not self.least <= len(value) <= self.most:
             raise unfit(
                 where, "has %d items; it may have %d to %d" % (len(value), self.least, self.most)
@@ -225,7 +231,7 @@ class Row:
     def check(self, value: Any, where: str) -> list[Any]:
         """Return the list, each item checked."""
         if not isinstance(value, (list, tuple)) or len(value) != len(self.kinds):
-            raise unfit(where, "is %s; it must be %d items" % (shown(value), len(self.kinds)))
+            raise unfit(where, "is %s; it must be %d items" % (value_text(value), len(self.kinds)))
         return [
             kind.check(v, "%s[%d]" % (where, i))
             for i, (kind, v) in enumerate(zip(self.kinds, value))  # noqa: B905  # Python 3.8
@@ -245,13 +251,13 @@ class Mapped:
     def check(self, value: Any, where: str) -> dict[Any, Any]:
         """Return the mapping, each name and value checked."""
         if not isinstance(value, dict):
-            raise unfit(where, "is %s; it must be a mapping" % shown(value))
+            raise unfit(where, "is %s; it must be a mapping" % value_text(value))
         if len(value) > self.most:
             raise unfit(where, "has %d names, more than %d" % (len(value), self.most))
         names = "a name of %s" % (where or "the answer")
         return {
-            self.name.check(name, names): self.kind.check(each, _at(where, name))
-            for name, each in value.items()
+            self.name.check(name, names): self.kind.check(element, _at(where, name))
+            for name, element in value.items()
         }
 
     def json_schema(self) -> dict[str, Any]:
@@ -278,15 +284,15 @@ class Fields:
     def check(self, value: Any, where: str) -> Any:
         """Return the fields, each checked."""
         if not isinstance(value, dict):
-            raise unfit(where, "is %s; it must be a mapping" % shown(value))
+            raise unfit(where, "is %s; it must be a mapping" % value_text(value))
         fields = {}
         for name, kind in self.needed.items():
             if name not in value:
                 raise unfit(where, "has no %s" % name)
             fields[name] = kind.check(value[name], _at(where, name))
         for name, (kind, default) in self.optional.items():
-            given = name in value
-            fields[name] = kind.check(value[name], _at(where, name)) if given else default
+            is_given = name in value
+            fields[name] = kind.check(value[name], _at(where, name)) if is_given else default
         return self.make(**fields)
 
     def json_schema(self) -> dict[str, Any]:
@@ -349,7 +355,7 @@ class Plain:
 
 def _at(where: str, name: Any) -> str:
     """Return where a mapping's value stands: `run.json: nodes[0].env`."""
-    name = name if isinstance(name, str) and name.isidentifier() else "[%s]" % shown(name)
+    name = name if isinstance(name, str) and name.isidentifier() else "[%s]" % value_text(name)
     if where.endswith(":"):
         return "%s %s" % (where, name)
     return where + name if not where or name[:1] == "[" else "%s.%s" % (where, name)

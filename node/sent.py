@@ -1,8 +1,8 @@
 """Import the modules that came with a program, and run it. First of all texts in a message.
 
-A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping lies on
+A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping is on
 this node; `sha256` is its checksum), `entry` (module:function) and `arguments`, which the function
-gets. BOOT reads it from standard input, or from its second argument; the first is for whoever lists
+gets. BOOT reads it from standard input, or from its second argument; the first is for listings of
 the node's processes. A module that nobody imports is not compiled.
 
 Python 3.6, too: an environment's own Python runs what checks it.
@@ -47,7 +47,7 @@ class Sent:
         """Return the spec of a module that came; None for any other."""
         if name not in SOURCES:
             return None
-        package = any(other.startswith(name + ".") for other in SOURCES)
+        package = any(module.startswith(name + ".") for module in SOURCES)
         return ModuleSpec(name, self, is_package=package)  # type: ignore[arg-type]  # duck-typed
 
     def create_module(self, spec: ModuleSpec) -> None:
@@ -70,7 +70,7 @@ def run(job: "Dict[str, Any]") -> int:
     return int(serve(getattr(import_module(module), function), job["arguments"]))
 
 
-def place(file: str) -> str:
+def compiled_path(file: str) -> str:
     """Return where the modules of a file are, compiled by this very Python."""
     return "%s.%s" % (file, sys.implementation.cache_tag)
 
@@ -78,16 +78,16 @@ def place(file: str) -> str:
 def compiled(file: "Optional[str]") -> "Dict[str, Any]":
     """Return the modules that a program before us compiled (node/compiled.py); none for none.
 
-    They lie beside the file with the texts. What another user wrote, or can, is compiled again.
+    They are beside the file with the texts. What another user wrote, or can, is compiled again.
     Compiling takes half of what a node needs to begin.
     """
     if not file:
         return {}
     try:
-        handle = os.open(place(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(compiled_path(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(handle, "rb") as stream:
-            own = os.fstat(handle)
-            if own.st_uid != os.geteuid() or own.st_mode & 0o022:
+            status = os.fstat(handle)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 return {}
             magic, code = marshal.load(stream)  # noqa: S302  # as said above
     except (OSError, EOFError, ValueError, TypeError):
@@ -101,7 +101,7 @@ def command(entry: str) -> "List[str]":
 
 
 def message(entry: str, arguments: "Any", file: str = "") -> str:
-    """Return a message that hands a program on, with the modules that came here or lie in a file.
+    """Return a message that hands a program on, with the modules that came here or are in a file.
 
     The program's module, which nobody may import here, is named in SENDS of the module that asks.
     """

@@ -46,8 +46,8 @@ def share(spec: dict[str, Any]) -> dict[str, Any]:
     except ProgramError as error:
         raise ProgramError(f"dataset error: {error}") from None
     except OSError as error:
-        words = fetch.full(spec["root"], "a dataset", None) if error.errno in fetch.FULL else error
-        raise ProgramError(f"dataset error: {words}") from None
+        reason = fetch.full(spec["root"], "a dataset", None) if error.errno in fetch.FULL else error
+        raise ProgramError(f"dataset error: {reason}") from None
 
 
 def exchange(spec: dict[str, Any]) -> dict[str, Any]:

@@ -85,37 +85,41 @@ class State:
         self.path = os.path.join(root, ".state.json")
         # Without it a cache is lost; whose the datasets are, their manifests say.
         content = parsing.recall(self.path, STATE) or STATE.check({}, "")
-        self.content: dict[str, Any] = {key: dict(kept) for key, kept in content.items()}
+        self.content: dict[str, Any] = {key: dict(entry) for key, entry in content.items()}
         self._before = json.dumps(self.content, sort_keys=True)
 
     def save(self) -> None:
-        """Write it down; a folder that is not ours to write in costs the cache, no more."""
+        """Write it down; a folder that we may not write in costs only the cache."""
         if self._before == json.dumps(self.content, sort_keys=True):
             return
         with contextlib.suppress(OSError):
             write_text(
-                self.path, json.dumps(self.content, indent=1, sort_keys=True) + "\n", last=True
+                self.path,
+                json.dumps(self.content, indent=1, sort_keys=True) + "\n",
+                survives_power_loss=True,
             )
 
     def sha256(self, path: str) -> str:
         """The file's SHA-256, read only if it may have changed since it was last read."""
         key = stamp(path)
-        known = self.content["checked"].get(path)
-        if known and known[:4] == key:
-            return str(known[4])
+        entry = self.content["checked"].get(path)
+        if entry and entry[:4] == key:
+            return str(entry[4])
         # a link to a file that was read already
-        for other in self.content["checked"].values():
-            if other[:4] == key:
-                self.content["checked"][path] = list(other)
-                return str(other[4])
-        found = sha256(path)
-        self.content["checked"][path] = [*key, found]
-        return found
+        for other_entry in self.content["checked"].values():
+            if other_entry[:4] == key:
+                self.content["checked"][path] = list(other_entry)
+                return str(other_entry[4])
+        checksum = sha256(path)
+        self.content["checked"][path] = [*key, checksum]
+        return checksum
 
     def forget(self, home: str) -> None:
         """Nothing of a folder is known any more."""
         checked = self.content["checked"]
-        for path in [each for each in checked if each.startswith(home + os.sep)]:
+        for path in [
+            path_of_file for path_of_file in checked if path_of_file.startswith(home + os.sep)
+        ]:
             del checked[path]
 
 
@@ -157,12 +161,12 @@ def manifest_of(home: str) -> Manifest:
     return manifest
 
 
-def manifest_in(text: bytes, what: str) -> Manifest:
+def manifest_in(text: bytes, title: str) -> Manifest:
     """What the text of a dataset.json says. Raises ProgramError."""
-    manifest: Manifest = parsing.parse(text, KIND, what, MOST_MANIFEST)
+    manifest: Manifest = parsing.parse(text, KIND, title, MOST_MANIFEST)
     for file in manifest.sha256:
         if file not in manifest.bytes:
-            raise StagedError(f"{what} does not say how many bytes {file} has")
+            raise StagedError(f"{title} does not say how many bytes {file} has")
     return manifest
 
 
@@ -184,7 +188,7 @@ def refuse_foreign(home: str, name: str, state: State) -> Manifest | None:
     return manifest
 
 
-def place(root: str, name: FileName, out: str, text: bytes) -> None:
+def move_in(root: str, name: FileName, out: str, text: bytes) -> None:
     """Move the files that a manifest lists from ``out`` to the dataset's folder, the manifest last.
 
     ``text`` is dataset.json, byte for byte. Foreign files of the folder stay.
@@ -208,7 +212,7 @@ def place(root: str, name: FileName, out: str, text: bytes) -> None:
     unlink(home, ledger - manifest.sha256.keys())
     if tokens_of(before, manifest) != tokens_of(manifest.sha256, manifest):
         unlink(home, index_maps(home))
-    write_bytes(os.path.join(home, MANIFEST), text, last=True)
+    write_bytes(os.path.join(home, MANIFEST), text, survives_power_loss=True)
     state.content["staged"][name] = sorted(manifest.sha256)
     for file, digest in manifest.sha256.items():
         # they were read a moment ago, on their way here

@@ -9,7 +9,7 @@ may leave there), reset and check. They need the node's git.
 
 Nothing is believed that is not in the files. What they should be is computed as git trees, one
 after each patch (`git apply --cached` on an index beside the repository's), and compared with what
-they are. So a patch that is there already is seen, whoever applied it; and a tree is only ever
+they are. So a patch that is there already is seen, also somebody else's; and a tree is only ever
 taken from one known state to another.
 """
 
@@ -60,10 +60,15 @@ class Tree:
         }
         self.excluded = excluded
 
-    def git(self, *words: str, stdin: str = "") -> str:
+    def git(self, *arguments: str, stdin: str = "") -> str:
         """Git beside the repository's own index and objects, which stay as they are."""
         return git(
-            self.path, "-c", f"core.excludesFile={self.excluded}", *words, stdin=stdin, env=self.env
+            self.path,
+            "-c",
+            f"core.excludesFile={self.excluded}",
+            *arguments,
+            stdin=stdin,
+            env=self.env,
         )
 
     def head(self) -> str:
@@ -77,8 +82,8 @@ class Tree:
         for name, text in self.spec["patches"]:
             for option in (["--check"], []):
                 try:
-                    words = ["apply", "--cached", "--whitespace=nowarn", *option, "-"]
-                    self.git(*words, stdin=text)
+                    arguments = ["apply", "--cached", "--whitespace=nowarn", *option, "-"]
+                    self.git(*arguments, stdin=text)
                 except GitError as error:
                     raise TreeError(
                         f"patch {name} does not apply to {self.label}: {error}"
@@ -153,25 +158,27 @@ def clone(spec: dict[str, Any], scratch: str) -> dict[str, Any]:
     """Make the tree beside its place and move it there when it is whole, patches included."""
     path = spec["path"]
     folder, name = os.path.split(path)
-    part = os.path.join(folder, f".{name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    os.makedirs(part)
+    partial = os.path.join(folder, f".{name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    os.makedirs(partial)
     try:
         url = mirrored(spec["repository"], spec["mirrors"])
-        git(part, "init", "-q", "--template=")
-        git(part, "remote", "add", "origin", url)
-        os.makedirs(os.path.join(part, ".git", "info"), exist_ok=True)
-        with open(os.path.join(part, ".git", "info", "attributes"), "w", encoding="utf-8") as file:
+        git(partial, "init", "-q", "--template=")
+        git(partial, "remote", "add", "origin", url)
+        os.makedirs(os.path.join(partial, ".git", "info"), exist_ok=True)
+        with open(
+            os.path.join(partial, ".git", "info", "attributes"), "w", encoding="utf-8"
+        ) as file:
             file.write(ATTRIBUTES)
-        fetch(part, url, spec["commit"])
-        git(part, "checkout", "-q", "--detach", spec["commit"])
-        tree = Tree(part, spec, scratch)
+        fetch(partial, url, spec["commit"])
+        git(partial, "checkout", "-q", "--detach", spec["commit"])
+        tree = Tree(partial, spec, scratch)
         trees = tree.steps()
         tree.switch(trees[0], trees[-1])
         content = tree.record(trees[-1])
-        os.rename(part, path)  # an empty folder may be in its place
+        os.rename(partial, path)  # an empty folder may be in its place
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     return content
 
 
@@ -189,8 +196,8 @@ def look(tree: Tree) -> tuple[list[str], str, str]:
     recorded = tree.recorded()
     if recorded.get("commit") == head and recorded.get("tree") == present:
         return trees, present, ""  # ours as we left it, with other patches than today's
-    words = f"{tree.path} is not {tree.label} with its {len(trees) - 1} patches; it differs in:\n"
-    return trees, present, words + tree.difference(trees[-1], present)
+    message = f"{tree.path} is not {tree.label} with its {len(trees) - 1} patches; it differs in:\n"
+    return trees, present, message + tree.difference(trees[-1], present)
 
 
 def force(tree: Tree) -> str:
@@ -261,7 +268,7 @@ def verify(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_request(spec: dict[str, Any]) -> None:
-    """Refuse a commit that is none, and a folder that is somebody else's."""
+    """Refuse an invalid commit, and a folder that is somebody else's."""
     path = spec["path"]
     if not re.fullmatch(r"[0-9a-f]{40}", spec["commit"]):
         raise TreeError(f"source_tree_commit is {spec['commit']}; name the full 40 digits")

@@ -1,7 +1,7 @@
 """Folders whose files are executed later: nobody else may put a file into one, or swap it.
 
 The rule is sshd's, with one addition: a group that the inventory names may share a folder. A user's
-own group, which many systems make with each user, and root's are no other user.
+own group, which many systems make with each user, and root's do not count as another user.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class UntrustedError(Exception):
     """Somebody else can change what a folder holds; the sentence says who, and the cure."""
 
 
-def own_groups(named: str = "") -> frozenset[int]:
-    """Return the groups that may write to what is executed: `named`, root's, and the user's own.
+def own_groups(group_name: str = "") -> frozenset[int]:
+    """Return the groups that may write to what is executed: `group_name`, root's, the user's own.
 
     Raises UntrustedError for a named group that this machine does not know.
     """
@@ -27,12 +27,12 @@ def own_groups(named: str = "") -> frozenset[int]:
 
     groups = {0}
     try:
-        if named:
-            groups.add(grp.getgrnam(named).gr_gid)
+        if group_name:
+            groups.add(grp.getgrnam(group_name).gr_gid)
     except KeyError:
         raise UntrustedError(
             "cluster_group names the group %s, which this machine does not know; correct the name"
-            % named
+            % group_name
         ) from None
     return frozenset(groups | _own_group())
 
@@ -87,16 +87,16 @@ def refuse(path: str, facts: os.stat_result, groups: Collection[int]) -> None:
 
 
 def _refuse_open(path: str, facts: os.stat_result, groups: Collection[int]) -> None:
-    for bit, who, letter in (
+    for bit, writer, letter in (
         (stat.S_IWOTH, "every user", "o"),
         (stat.S_IWGRP, "the group %s" % _group(facts.st_gid), "g"),
     ):
         if facts.st_mode & bit and not (bit == stat.S_IWGRP and facts.st_gid in groups):
-            named = " (or name that group as cluster_group of the inventory)"
+            hint = " (or name that group as cluster_group of the inventory)"
             raise UntrustedError(
                 "%s can write to %s, and so change what runs; see that nobody else left anything"
                 " in it, then: chmod %s-w %s%s"
-                % (who, path, letter, path, named if letter == "g" else "")
+                % (writer, path, letter, path, hint if letter == "g" else "")
             )
 
 

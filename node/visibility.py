@@ -2,8 +2,8 @@
 
 A network file system may show a file late: a node of NFS remembers for up to a minute that a file
 is not there. An open() asks the server about a file that is known; a change of the folder by this
-node makes it forget what it knew of the folder. So `fresh` does both, and whoever waits for a file
-on a shared folder asks by it. All times are by the file system's own clock, of files' mtimes: the
+node makes it forget what it knew of the folder. So `fresh` does both, and a wait for a file
+on a shared folder uses it. All times are by the file system's own clock, of files' mtimes: the
 clocks of two nodes are never compared.
 """
 
@@ -62,15 +62,15 @@ def clock(folder: str) -> float | None:
             os.write(handle, b"\n")  # closed, so the server has its time
         finally:
             os.close(handle)
-        found = os.stat(path).st_mtime
+        modified_at = os.stat(path).st_mtime
         os.unlink(path)
     except OSError:
         return None
-    return found
+    return modified_at
 
 
 def delay_s(path: str) -> float | None:
-    """Seconds since a file was written: how late it shows, for whoever sees it the first time."""
+    """Seconds since a file was written: how late it shows, when first seen."""
     try:
         written = os.stat(path).st_mtime
     except OSError:
@@ -84,18 +84,20 @@ def write_token(folder: str, name: str, text: str) -> None:
     write_text(os.path.join(folder, MARK + name), text, mode=0o600)
 
 
-def seen(folder: str, names: Iterable[str], text: str, patience_s: float) -> dict[str, float]:
+def seen_within(
+    folder: str, names: Iterable[str], text: str, patience_s: float
+) -> dict[str, float]:
     """Whose tokens show within `patience_s`: name to how many seconds after it was written."""
-    missing, found = list(names), {}
+    missing, delays = list(names), {}
     until = time.monotonic() + patience_s
     while True:
         for name in list(missing):
             path = os.path.join(folder, MARK + name)
             if fresh(path) and read_text(path) == text:
-                found[name] = delay_s(path) or 0.0
+                delays[name] = delay_s(path) or 0.0
                 missing.remove(name)
         if not missing or time.monotonic() >= until:
-            return found
+            return delays
         time.sleep(0.1)
 
 
@@ -111,7 +113,7 @@ def leave(spec: dict[str, Any]) -> dict[str, Any]:
 def look(spec: dict[str, Any]) -> dict[str, Any]:
     """Say whose tokens this node sees. `spec`: folder, names, text, patience_s."""
     folder = existing(spec["folder"])
-    return {"seen": seen(folder, spec["names"], spec["text"], float(spec["patience_s"]))}
+    return {"seen": seen_within(folder, spec["names"], spec["text"], float(spec["patience_s"]))}
 
 
 def forget(spec: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import shutil
 
 def pairs(text: str | None, separator: str) -> dict[str, str]:
     """The first value of each key of `key<separator>value` lines."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in (text or "").splitlines():
         key, there, value = line.partition(separator)
         if there:
-            found.setdefault(key.strip(), value.strip().strip('"'))
-    return found
+            values.setdefault(key.strip(), value.strip().strip('"'))
+    return values
 
 
 def last_line(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from runner.logs.explained import Tokens
 from runner.logs.kind import GIVES, Kind
 from runner.logs.kinds import KINDS
-from runner.logs.known import Known
 from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Warmup
+from runner.logs.parse_notes import Tokens
+from runner.logs.run_sizes import Known
 from runner.logs.totals import LogTotals
 from runner.terms.memory import MEMORY
 

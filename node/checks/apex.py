@@ -17,6 +17,9 @@ MODULES = {"cpp_ext": "apex_C", "cuda_ext": "amp_C"}
 def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
     """Import it. Raises ProgramError with what is wrong."""
     imported("torch")  # the extensions link with its libraries
-    for name in ["apex", *(MODULES[each] for each in spec["extensions"] if each in MODULES)]:
+    for name in [
+        "apex",
+        *(MODULES[extension] for extension in spec["extensions"] if extension in MODULES),
+    ]:
         imported(name)
     return {}

@@ -20,7 +20,7 @@ def lacking(variables: "Mapping[str, str]") -> str:
     """Say in a sentence what it would not find; empty where all is there."""
     sought = [variables["CC"]] if "CC" in variables else ["gcc", "clang"]
     path = variables.get("PATH", os.environ.get("PATH", os.defpath))
-    if not any(shutil.which(each, path=path) for each in sought):
+    if not any(shutil.which(program, path=path) for program in sought):
         return (
             "torch.compile finds no C compiler (%s); install one, or name it by CC in cluster_env"
             % " or ".join(sought)
@@ -38,7 +38,7 @@ def lacking(variables: "Mapping[str, str]") -> str:
 
 def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
     """Look for both. Raises ProgramError with what is not there."""
-    words = lacking(spec["variables"])
-    if words:
-        raise ProgramError(words)
+    fault = lacking(spec["variables"])
+    if fault:
+        raise ProgramError(fault)
     return {}

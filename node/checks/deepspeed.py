@@ -28,14 +28,14 @@ RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)\b")
 
 def parse(text: str) -> "Dict[str, Any]":
     """A report's lines as a mapping, its operators under `ops`: name to installed, compatible."""
-    found = {"ops": {}}  # type: Dict[str, Any]
+    fields = {"ops": {}}  # type: Dict[str, Any]
     for line in COLOURS.sub("", text).splitlines():
         op, entry = OP.fullmatch(line.strip()), LINE.fullmatch(line.strip())
         if op:
-            found["ops"][op.group(1)] = [op.group(2) == "[YES]", op.group(3) == "[OKAY]"]
+            fields["ops"][op.group(1)] = [op.group(2) == "[YES]", op.group(3) == "[OKAY]"]
         elif entry and entry.group(2):
-            found[entry.group(1)] = entry.group(2).strip()
-    return found
+            fields[entry.group(1)] = entry.group(2).strip()
+    return fields
 
 
 def short(version: str) -> str:
@@ -50,24 +50,28 @@ def faults(
     info = report.get("deepspeed info", "").partition(",")[0]
     if not info:
         return ["ds_report has no line `deepspeed info`"]
-    found = []
+    faults_found = []
     if spec["version"] and info.partition("+")[0] != spec["version"].partition("+")[0]:
-        found.append(f"deepspeed is {info}, not {spec['version']}")
-    said = report.get("torch version", torch)
-    if said != torch:
-        found.append(f"ds_report runs with torch {said}, and the environment has {torch}")
+        faults_found.append(f"deepspeed is {info}, not {spec['version']}")
+    report_torch = report.get("torch version", torch)
+    if report_torch != torch:
+        faults_found.append(
+            f"ds_report runs with torch {report_torch}, and the environment has {torch}"
+        )
     match = BUILT.search(report.get("deepspeed wheel compiled w.", ""))
     built, toolkit = (match.group(1), match.group(2)) if match else ("", "")
     # 0.0 is what a wheel says that was built without torch, with nothing compiled in it.
     if built not in ("", "0.0", short(torch)):
-        found.append(f"deepspeed was built with torch {built}, and runs with {torch}")
+        faults_found.append(f"deepspeed was built with torch {built}, and runs with {torch}")
     if cuda and toolkit not in (None, "", "0.0", short(cuda)):
-        found.append(f"deepspeed was built with CUDA {toolkit}, and torch is built for {cuda}")
+        faults_found.append(
+            f"deepspeed was built with CUDA {toolkit}, and torch is built for {cuda}"
+        )
     nvcc = report.get("nvcc version", "") if spec["device"] == "cuda" else ""
     if cuda and nvcc[:1].isdigit() and nvcc.split(".")[0] != cuda.split(".")[0]:
-        found.append(f"nvcc is of CUDA {nvcc}, and torch is built for {cuda}")
+        faults_found.append(f"nvcc is of CUDA {nvcc}, and torch is built for {cuda}")
     absent = [op for op in spec["ops"] if not report["ops"].get(op, [False])[0]]
-    return found + [f"the operator {op} is not built" for op in absent]
+    return faults_found + [f"the operator {op} is not built" for op in absent]
 
 
 def reason(stderr: str) -> str:
@@ -85,11 +89,11 @@ def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
     torch = imported("torch", "import of torch fails")
     argv = [sys.executable, program]
     pipe = subprocess.PIPE
-    done = subprocess.run(argv, stdout=pipe, stderr=pipe, encoding="utf-8")
-    if done.returncode != 0:
-        raise ProgramError("ds_report fails: " + reason(done.stderr))
-    report = parse(done.stdout)
-    found = faults(spec, report, str(torch.__version__), torch.version.cuda)
-    if found:
-        raise ProgramError("; ".join(found))
+    completed = subprocess.run(argv, stdout=pipe, stderr=pipe, encoding="utf-8")
+    if completed.returncode != 0:
+        raise ProgramError("ds_report fails: " + reason(completed.stderr))
+    report = parse(completed.stdout)
+    fault_list = faults(spec, report, str(torch.__version__), torch.version.cuda)
+    if fault_list:
+        raise ProgramError("; ".join(fault_list))
     return report

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 
-def imported(name: str, words: str = "import fails") -> "Any":
+def imported(name: str, prefix: str = "import fails") -> "Any":
     """Import a module. Raises ProgramError: whatever it raises is why it cannot be used."""
     try:
         return importlib.import_module(name)
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise ProgramError("%s: %s: %s" % (words, type(error).__name__, first)) from None
+        first_line = (str(error).splitlines() or [""])[0]
+        raise ProgramError("%s: %s: %s" % (prefix, type(error).__name__, first_line)) from None
 
 
 def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":

@@ -16,18 +16,18 @@ def faults(
     spec: "Dict[str, Any]", have: str, cuda: "Optional[str]", available: bool
 ) -> "List[str]":
     """What is wrong, in words, with torch's version, its build's CUDA, and its devices."""
-    found = []
-    wanted = spec["version"]
-    if have != wanted and ("+" in wanted or have.partition("+")[0] != wanted):
-        found.append(f"torch is {have}, not {wanted}")
-    local = wanted.partition("+")[2]
+    faults_found = []
+    pin = spec["version"]
+    if have != pin and ("+" in pin or have.partition("+")[0] != pin):
+        faults_found.append(f"torch is {have}, not {pin}")
+    local = pin.partition("+")[2]
     if local.startswith("cu") and cuda != f"{local[2:-1]}.{local[-1]}":
-        found.append(f"torch is built for CUDA {cuda}, not {local[2:-1]}.{local[-1]}")
+        faults_found.append(f"torch is built for CUDA {cuda}, not {local[2:-1]}.{local[-1]}")
     if spec["device"] == "cuda" and cuda is None:
-        found.append("torch is a build without CUDA, and the nodes train on CUDA")
+        faults_found.append("torch is a build without CUDA, and the nodes train on CUDA")
     elif spec["device"] == "cuda" and not available:
-        found.append("torch sees no CUDA device; see nvidia-smi")
-    return found
+        faults_found.append("torch sees no CUDA device; see nvidia-smi")
+    return faults_found
 
 
 def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
@@ -36,7 +36,7 @@ def check(spec: "Dict[str, Any]") -> "Dict[str, Any]":
     for name in spec["family"]:
         imported(name)
     have, cuda = str(torch.__version__), torch.version.cuda
-    found = faults(spec, have, cuda, torch.cuda.is_available())
-    if found:
-        raise ProgramError("; ".join(found))
+    fault_list = faults(spec, have, cuda, torch.cuda.is_available())
+    if fault_list:
+        raise ProgramError("; ".join(fault_list))
     return {"torch": have, "cuda": cuda}

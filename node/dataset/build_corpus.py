@@ -14,7 +14,7 @@ trainers here can read:
     dataset.build_corpus:make     make it; answer the content of dataset.json
 
 Its spec: output (DIR), name, vocab_size, max_bytes, seed (order of the documents), with_text (write
-the text, too), stdlib (folder of .py files; this Python's own), licences (folder of theirs).
+the text, too), stdlib (folder of .py files; this Python's own), licences (their folder).
 
 It is deterministic: the same Python, tokenizers and licence texts give the same bytes, so that
 nodes of one image agree on the checksums.  DIR appears, or is replaced, when all is done.
@@ -57,8 +57,8 @@ class CorpusError(ProgramError):
 
 
 def _files(root: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    found = (path for pattern in patterns for path in root.rglob(pattern))
-    for path in sorted(found):
+    paths = (path for pattern in patterns for path in root.rglob(pattern))
+    for path in sorted(paths):
         if not SKIPPED_FOLDERS.intersection(path.relative_to(root).parts):
             yield path
 
@@ -71,22 +71,22 @@ def read_documents(stdlib: Path, licences: Path, max_bytes: int, seed: int) -> l
     """
     paths = [*_files(stdlib, ("*.py", "LICENSE*")), *_files(licences, ("*",))]
     random.Random(seed).shuffle(paths)  # noqa: S311  # an order, not a secret
-    seen: set[bytes] = set()
+    digests: set[bytes] = set()
     documents: list[str] = []
-    left = max_bytes
+    bytes_left = max_bytes
     for path in paths:
         if not path.is_file():
             continue
         data = path.read_bytes()
         digest = hashlib.sha256(data).digest()
-        if not data.strip() or len(data) > left or digest in seen:
+        if not data.strip() or len(data) > bytes_left or digest in digests:
             continue
-        seen.add(digest)
+        digests.add(digest)
         try:
             documents.append(data.decode("utf-8"))
         except UnicodeDecodeError:
             continue
-        left -= len(data)
+        bytes_left -= len(data)
     if not documents:
         raise CorpusError(
             f"no text of at most {max_bytes} bytes was found in {stdlib} and {licences}; raise "
@@ -143,8 +143,8 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 def _write_tokens(documents: Sequence[str], tokenizer: Tokenizer, prefix: Path) -> None:
     eod = tokenizer.get_vocab()[EOD]
     with megatron_mmap.Writer(prefix, "uint16") as writer:
-        for first in range(0, len(documents), 100):
-            batch = tokenizer.encode_batch(documents[first : first + 100], add_special_tokens=False)
+        for start in range(0, len(documents), 100):
+            batch = tokenizer.encode_batch(documents[start : start + 100], add_special_tokens=False)
             for encoding in batch:
                 writer.add_document([*encoding.ids, eod])
 
@@ -280,8 +280,8 @@ def make(spec: dict[str, Any]) -> dict[str, Any]:
     except (CorpusError, megatron_mmap.DatasetError) as error:
         raise CorpusError(f"build_corpus error: {error}") from None
     except ImportError as error:
-        words = f"{error}; install tokenizers and numpy"
-        raise CorpusError(f"build_corpus error: {words}") from None
+        message = f"{error}; install tokenizers and numpy"
+        raise CorpusError(f"build_corpus error: {message}") from None
     except OSError as error:
-        words = f"{error}; check the folder and its space"
-        raise CorpusError(f"build_corpus error: {words}") from None
+        message = f"{error}; check the folder and its space"
+        raise CorpusError(f"build_corpus error: {message}") from None

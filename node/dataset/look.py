@@ -38,16 +38,16 @@ CURE = "run setup's data step again"
 def aliases(name: str, entry: dict[str, Any]) -> dict[str, str]:
     """Further names of files, and whose: one corpus in the naming of every system."""
     tokens = f"{name}_text_document"
-    found = {
+    whose = {
         f"{prefix}{end}": f"{tokens}{end}"
         for prefix in (f"{name}_text_sentence", *entry.get("prefixes", []))
         for end in (".bin", ".idx")
     }
-    found.update(dict.fromkeys(VOCAB_NAMES, "vocab.json"))
-    found.update(dict.fromkeys(MERGES_NAMES, "merges.txt"))
+    whose.update(dict.fromkeys(VOCAB_NAMES, "vocab.json"))
+    whose.update(dict.fromkeys(MERGES_NAMES, "merges.txt"))
     if has_text(entry) and "corpus" not in entry:
-        found[JSON_LINES] = entry["text"]
-    return found
+        whose[JSON_LINES] = entry["text"]
+    return whose
 
 
 def has_text(entry: dict[str, Any]) -> bool:
@@ -60,7 +60,8 @@ def recipe(entry: dict[str, Any]) -> dict[str, Any]:
     if "corpus" in entry:
         return dict(entry["corpus"])
     inputs = {
-        each["file"]: each.get("sha256", "") or each.get("md5", "") for each in entry["inputs"]
+        source["file"]: source.get("sha256", "") or source.get("md5", "")
+        for source in entry["inputs"]
     }
     steps = {key: entry[key] for key in ("tokens", "tokenise", "wiki", "program") if entry.get(key)}
     return {"inputs": inputs, **steps}
@@ -72,33 +73,41 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
         manifest = staged.manifest_of(home)
     except ProgramError as error:
         return [str(error)]
-    found = []
+    faults_found = []
     if entry is not None:
-        made = manifest.recipe or {}
-        for key, asked in recipe(entry).items():
-            if made.get(key) != asked:
-                words = f"with {key} {made.get(key)}, not {asked}"
-                found.append(f"{os.path.join(home, staged.MANIFEST)} was made {words}")
+        recorded = manifest.recipe or {}
+        for key, expected in recipe(entry).items():
+            if recorded.get(key) != expected:
+                reason = f"with {key} {recorded.get(key)}, not {expected}"
+                faults_found.append(f"{os.path.join(home, staged.MANIFEST)} was made {reason}")
         text = [JSON_LINES, TOKENIZER, ENDS] if has_text(entry) else []
-        lacking = [each for each in (*aliases(name, entry), *text) if each not in manifest.sha256]
-        if lacking and not found:
-            found.append(f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}")
-    for file, wanted in manifest.sha256.items():
+        lacking = [
+            file_name
+            for file_name in (*aliases(name, entry), *text)
+            if file_name not in manifest.sha256
+        ]
+        if lacking and not faults_found:
+            faults_found.append(
+                f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}"
+            )
+    for file, expected_sum in manifest.sha256.items():
         path = os.path.join(home, file)
         if not os.path.isfile(path):
-            found.append(f"{path} does not exist")
+            faults_found.append(f"{path} does not exist")
             continue
         size = os.path.getsize(path)
         if size != manifest.bytes.get(file, size):
-            found.append(f"{path} has {size} bytes, not {manifest.bytes[file]}")
-        elif state.sha256(path) != wanted:
-            found.append(f"{path} has sha256 {state.sha256(path)[:12]}, not {wanted[:12]}")
-    if not found:
+            faults_found.append(f"{path} has {size} bytes, not {manifest.bytes[file]}")
+        elif state.sha256(path) != expected_sum:
+            faults_found.append(
+                f"{path} has sha256 {state.sha256(path)[:12]}, not {expected_sum[:12]}"
+            )
+    if not faults_found:
         try:
             megatron_mmap.check(os.path.join(home, manifest.prefix))
         except megatron_mmap.DatasetError as error:
-            found.append(str(error))
-    return found
+            faults_found.append(str(error))
+    return faults_found
 
 
 def read(spec: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +123,7 @@ def read(spec: dict[str, Any]) -> dict[str, Any]:
         wrong = faults(home, name, entry, state)
         begun = 0
         for folder, _, files in os.walk(os.path.join(root, ".work", name)):
-            begun += sum(os.path.getsize(os.path.join(folder, each)) for each in files)
+            begun += sum(os.path.getsize(os.path.join(folder, file_name)) for file_name in files)
         identity = "" if wrong else state.sha256(os.path.join(home, staged.MANIFEST))
         answers[name] = {"fault": "; ".join(wrong), "identity": identity, "begun": begun}
     state.save()
@@ -132,13 +141,15 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
 
 def verify(spec: dict[str, Any]) -> dict[str, Any]:
     """Refuse what is wrong with any dataset, and answer what `read` finds all the same."""
-    found = look(spec)
-    wrong = {name: each["fault"] for name, each in found["datasets"].items() if each["fault"]}
+    answer = look(spec)
+    wrong = {
+        name: dataset["fault"] for name, dataset in answer["datasets"].items() if dataset["fault"]
+    }
     if wrong:
-        cures = {name: "" if "setup" in words else f"; {CURE}" for name, words in wrong.items()}
-        lines = [f"dataset {name}: {words}{cures[name]}" for name, words in wrong.items()]
-        raise ProgramError("\n".join(lines), found)
-    return found
+        cures = {name: "" if "setup" in fault else f"; {CURE}" for name, fault in wrong.items()}
+        lines = [f"dataset {name}: {fault}{cures[name]}" for name, fault in wrong.items()]
+        raise ProgramError("\n".join(lines), answer)
+    return answer
 
 
 # Removal
@@ -168,9 +179,9 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
             if manifest.recipe is not None:
                 name = os.path.basename(os.path.dirname(path))
                 ours.setdefault(name, list(manifest.sha256))
-    tools = [each for each in (".tools", ".work") if os.path.isdir(os.path.join(root, each))]
+    tools = [folder for folder in (".tools", ".work") if os.path.isdir(os.path.join(root, folder))]
     going = [os.path.join(root, name) for name in [*sorted(ours), *tools]]
-    told = [sized(path) for path in going if os.path.isdir(path)]
+    lines = [sized(path) for path in going if os.path.isdir(path)]
     if not check:
         for name, files in ours.items():
             home = os.path.join(root, name)
@@ -179,10 +190,15 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
                 staged.unlink(home, {*files, *staged.index_maps(home), manifest_file})
                 if not os.listdir(home):
                     os.rmdir(home)
-        for each in tools:
-            shutil.rmtree(os.path.join(root, each))
+        for folder in tools:
+            shutil.rmtree(os.path.join(root, folder))
         staged.unlink(root, {InsidePath(".state.json"), InsidePath(".lock")})
         if not os.listdir(root):
             os.rmdir(root)
-    kept = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    return {"changed": bool(ours or tools), "removed": sorted(ours), "kept": kept, "told": told}
+    remaining = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return {
+        "changed": bool(ours or tools),
+        "removed": sorted(ours),
+        "kept": remaining,
+        "told": lines,
+    }

@@ -94,18 +94,18 @@ def _size(path: str) -> int:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the folder") from error
 
 
-def _size_fault(path: str, expected: int, found: int) -> DatasetError:
-    if found < expected:
-        fault = f"is truncated by {expected - found} bytes"
+def _size_fault(path: str, expected: int, actual: int) -> DatasetError:
+    if actual < expected:
+        fault = f"is truncated by {expected - actual} bytes"
     else:
-        fault = f"has {found - expected} bytes too many"
-    return DatasetError(f"{path} {fault} (expected {expected} bytes, found {found}); {CURE}")
+        fault = f"has {actual - expected} bytes too many"
+    return DatasetError(f"{path} {fault} (expected {expected} bytes, found {actual}); {CURE}")
 
 
 def _read_header(prefix: str) -> _Header:
     """Check magic, version, type code and the exact size of ``prefix.idx``; raise DatasetError."""
     path = prefix + ".idx"
-    found = _size(path)
+    actual = _size(path)
     _size(prefix + ".bin")
     try:
         with open(path, "rb") as file:
@@ -124,16 +124,16 @@ def _read_header(prefix: str) -> _Header:
             f"{CURE}"
         )
     if len(head) < HEADER.size:
-        raise _size_fault(path, HEADER.size, found)
+        raise _size_fault(path, HEADER.size, actual)
     _, version, code, sequences, doc_entries = HEADER.unpack(head)
     if version != VERSION:
         raise DatasetError(f"{path} has version {version}, expected {VERSION}; {CURE}")
     if code not in DTYPES:
-        known = ", ".join(f"{key} {name}" for key, name in DTYPES.items())
-        raise DatasetError(f"{path} has token type code {code}, expected one of {known}; {CURE}")
+        names = ", ".join(f"{key} {name}" for key, name in DTYPES.items())
+        raise DatasetError(f"{path} has token type code {code}, expected one of {names}; {CURE}")
     expected = HEADER.size + 12 * sequences + 8 * doc_entries
-    if found != expected:
-        raise _size_fault(path, expected, found)
+    if actual != expected:
+        raise _size_fault(path, expected, actual)
     if doc_entries < 2 or sequences < 1:
         raise DatasetError(
             f"{path} holds {max(0, doc_entries - 1)} documents and {sequences} sequences, "
@@ -151,28 +151,28 @@ def _read_header(prefix: str) -> _Header:
         sizes_at=sizes_at,
         pointers_at=pointers_at,
         documents_at=documents_at,
-        idx_bytes=found,
+        idx_bytes=actual,
     )
 
 
-def _first_difference(left: Sequence[int], right: Sequence[int]) -> int:
-    return next(i for i in range(len(left)) if left[i] != right[i])
+def _first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int:
+    return next(i for i in range(len(ours)) if ours[i] != theirs[i])
 
 
 def _check_sequences(index: mmap.mmap, header: _Header, path: str) -> int:
     """Check sizes and pointers; return the number of tokens."""
     tokens = 0
-    for first in range(0, header.sequences, _CHUNK):
-        count = min(_CHUNK, header.sequences - first)
-        at = header.sizes_at + 4 * first
+    for start in range(0, header.sequences, _CHUNK):
+        count = min(_CHUNK, header.sequences - start)
+        at = header.sizes_at + 4 * start
         sizes = array("i", index[at : at + 4 * count])
         if min(sizes) < 0:
             bad = next(i for i in range(count) if sizes[i] < 0)
             raise DatasetError(
-                f"{path} gives sequence {first + bad} a size of {sizes[bad]} tokens, expected 0 "
+                f"{path} gives sequence {start + bad} a size of {sizes[bad]} tokens, expected 0 "
                 f"or more; {CURE}"
             )
-        at = header.pointers_at + 8 * first
+        at = header.pointers_at + 8 * start
         pointers = array("q", index[at : at + 8 * count])
         begins = list(itertools.accumulate(sizes, initial=tokens))
         tokens = begins.pop()
@@ -180,7 +180,7 @@ def _check_sequences(index: mmap.mmap, header: _Header, path: str) -> int:
         if pointers != expected:
             bad = _first_difference(pointers, expected)
             raise DatasetError(
-                f"{path} says that sequence {first + bad} begins at byte {pointers[bad]}, "
+                f"{path} says that sequence {start + bad} begins at byte {pointers[bad]}, "
                 f"expected {expected[bad]}; {CURE}"
             )
     return tokens
@@ -188,27 +188,27 @@ def _check_sequences(index: mmap.mmap, header: _Header, path: str) -> int:
 
 def _check_documents(index: mmap.mmap, header: _Header, path: str) -> None:
     """Check that the document index begins with 0, never falls, and ends with N."""
-    last = 0
-    for first in range(0, header.doc_entries, _CHUNK):
-        count = min(_CHUNK, header.doc_entries - first)
-        at = header.documents_at + 8 * first
+    end = 0
+    for start in range(0, header.doc_entries, _CHUNK):
+        count = min(_CHUNK, header.doc_entries - start)
+        at = header.documents_at + 8 * start
         entries = array("q", index[at : at + 8 * count])
-        if first == 0 and entries[0] != 0:
+        if start == 0 and entries[0] != 0:
             raise DatasetError(
                 f"{path} lets the first document begin at sequence {entries[0]}, expected 0; {CURE}"
             )
-        previous = array("q", [last])
+        previous = array("q", [end])
         previous.extend(entries[:-1])
         if not all(map(operator.le, previous, entries)):
             bad = next(i for i in range(count) if previous[i] > entries[i])
             raise DatasetError(
-                f"{path} lets document {first + bad} begin at sequence {entries[bad]}, expected "
+                f"{path} lets document {start + bad} begin at sequence {entries[bad]}, expected "
                 f"{previous[bad]} or more; {CURE}"
             )
-        last = entries[-1]
-    if last != header.sequences:
+        end = entries[-1]
+    if end != header.sequences:
         raise DatasetError(
-            f"{path} ends its last document at sequence {last}, expected {header.sequences}; {CURE}"
+            f"{path} ends its last document at sequence {end}, expected {header.sequences}; {CURE}"
         )
 
 
@@ -301,7 +301,7 @@ def check_split(
         documents: documents in the dataset.
         tokens: tokens in the dataset.
         split: weights as for ``--split``.
-        seq_length: tokens a sample.
+        seq_length: tokens per sample.
         train_samples: samples the run takes from the train part; likewise valid and test.
         part_tokens: tokens of the three parts where they are known; else the parts' share of
             ``tokens`` is estimated from their documents.
@@ -315,23 +315,24 @@ def check_split(
     weights = split_weights(split)
     ranges = split_documents(documents, split)
     samples = (train_samples, valid_samples, test_samples)
-    for i, part in enumerate(PARTS):
-        wanted = weights[i] > 0 or samples[i] > 0
-        if wanted and (len(ranges[i]) == 0 or ranges[i].start < 0):
+    for i, part_name in enumerate(PARTS):
+        is_needed = weights[i] > 0 or samples[i] > 0
+        if is_needed and (len(ranges[i]) == 0 or ranges[i].start < 0):
             reason = f"{samples[i]} samples are asked of it" if samples[i] else "its weight is > 0"
             raise DatasetError(
-                f"split {split} of {documents} documents leaves the {part} part without documents "
-                f"although {reason}; use a dataset with more documents, or change the split"
+                f"split {split} of {documents} documents leaves the {part_name} part without "
+                f"documents although {reason}; use a dataset with more documents, or change the "
+                "split"
             )
-        held = tokens * len(ranges[i]) // max(1, documents)
+        part_size = tokens * len(ranges[i]) // max(1, documents)
         if part_tokens is not None:
-            held = part_tokens[i]
-        if samples[i] > 0 and held < seq_length + 1:
+            part_size = part_tokens[i]
+        if samples[i] > 0 and part_size < seq_length + 1:
             about = "" if part_tokens is not None else "about "
             raise DatasetError(
-                f"split {split} leaves the {part} part {about}{held} tokens, fewer than one sample "
-                f"of seq_length {seq_length} + 1; use a larger dataset, a shorter seq_length, or "
-                "another split"
+                f"split {split} leaves the {part_name} part {about}{part_size} tokens, fewer than "
+                f"one sample of seq_length {seq_length} + 1; use a larger dataset, a shorter "
+                "seq_length, or another split"
             )
     return ranges
 
@@ -358,8 +359,8 @@ class Writer:
         self.dtype = dtype
         self._sizes = array("i")
         self._documents = array("q", [0])
-        self._part = {end: f"{self.prefix}{end}.part-{os.getpid()}" for end in (".bin", ".idx")}
-        self._bin = open(self._part[".bin"], "wb")  # noqa: SIM115  # closed by close() or abort()
+        self._partial = {end: f"{self.prefix}{end}.part-{os.getpid()}" for end in (".bin", ".idx")}
+        self._bin = open(self._partial[".bin"], "wb")  # noqa: SIM115  # closed by close() or abort()
 
     def __enter__(self) -> Writer:
         return self
@@ -398,7 +399,7 @@ class Writer:
     def abort(self) -> None:
         """Remove what was written so far."""
         self._bin.close()
-        for path in self._part.values():
+        for path in self._partial.values():
             if os.path.exists(path):
                 os.unlink(path)
 
@@ -415,7 +416,7 @@ class Writer:
         item_bytes = ITEM_BYTES[self.dtype]
         begins = itertools.accumulate(self._sizes, initial=0)
         pointers = array("q", (begin * item_bytes for begin in begins))
-        with open(self._part[".idx"], "wb") as file:
+        with open(self._partial[".idx"], "wb") as file:
             counts = (len(self._sizes), len(self._documents))
             file.write(HEADER.pack(MAGIC, VERSION, code, *counts))
             file.write(self._sizes.tobytes())
@@ -425,8 +426,8 @@ class Writer:
         # A reader must never see a new .bin with an old .idx, so the old index goes first.
         if os.path.exists(self.prefix + ".idx"):
             os.unlink(self.prefix + ".idx")
-        os.replace(self._part[".bin"], self.prefix + ".bin")
-        os.replace(self._part[".idx"], self.prefix + ".idx")
+        os.replace(self._partial[".bin"], self.prefix + ".bin")
+        os.replace(self._partial[".idx"], self.prefix + ".idx")
 
 
 def _sync(file: Any) -> None:
@@ -461,7 +462,7 @@ class MmapDataset:
         self._pointers: npt.NDArray[Any] = np.frombuffer(
             index, "<i8", header.sequences, header.pointers_at
         )
-        self._first: npt.NDArray[Any] = np.frombuffer(
+        self._first_tokens: npt.NDArray[Any] = np.frombuffer(
             index, "<i8", header.doc_entries, header.documents_at
         )
         self.dtype = header.dtype
@@ -469,9 +470,9 @@ class MmapDataset:
         self.sequences = header.sequences
         self.tokens = int(self._pointers[-1]) // header.item_bytes + int(self.sizes[-1])
         expected = self.tokens * header.item_bytes
-        found = _size(self.prefix + ".bin")
-        if found != expected:
-            raise _size_fault(self.prefix + ".bin", expected, found)
+        actual = _size(self.prefix + ".bin")
+        if actual != expected:
+            raise _size_fault(self.prefix + ".bin", expected, actual)
         self._item_bytes = header.item_bytes
         self._tokens: npt.NDArray[Any] = np.memmap(
             self.prefix + ".bin", dtype=np.dtype(self.dtype).newbyteorder("<"), mode="r"
@@ -479,7 +480,7 @@ class MmapDataset:
 
     def _begin(self, document: int) -> int:
         """Return the position of a document's first token; that of the end for ``documents``."""
-        sequence = int(self._first[document])
+        sequence = int(self._first_tokens[document])
         if sequence == self.sequences:
             return self.tokens
         return int(self._pointers[sequence]) // self._item_bytes

@@ -6,7 +6,7 @@ Its spec: root, datasets (name to entry of the catalogue), sources (address to w
 from), python (of the tools' environment, in which SENDS run), systems (the folder of the installed
 trainers).
 
-What is on its way lies in ``<root>/.work/<name>`` until the dataset is in place; so another run
+What is on its way is in ``<root>/.work/<name>`` until the dataset is in place; so another run
 goes on with the downloads, and does not decompress or extract again what is whole.
 """
 
@@ -57,7 +57,7 @@ class Stage:
         facts = self._corpus() if "corpus" in self.entry else self._from_inputs()
         manifest = self._manifest(facts)
         text = json.dumps(manifest, indent=2) + "\n"
-        staged.place(self.root, self.name, self.out, text.encode())
+        staged.move_in(self.root, self.name, self.out, text.encode())
         shutil.rmtree(self.work)
         return {"received": self.received, "resumed": self.resumed, "inputs": self.inputs}
 
@@ -65,18 +65,18 @@ class Stage:
 
     def _corpus(self) -> dict[str, Any]:
         """Text that the machine has already."""
-        made = os.path.join(self.work, "corpus")
-        spec = {**self.entry["corpus"], "output": made, "name": self.name, "with_text": True}
+        corpus = os.path.join(self.work, "corpus")
+        spec = {**self.entry["corpus"], "output": corpus, "name": self.name, "with_text": True}
         facts = self._tool("build_corpus:make", spec)
-        os.unlink(os.path.join(made, staged.MANIFEST))
+        os.unlink(os.path.join(corpus, staged.MANIFEST))
         shutil.rmtree(self.out)
-        os.rename(made, self.out)
+        os.rename(corpus, self.out)
         return facts
 
     def _from_inputs(self) -> dict[str, Any]:
         """Text or tokens that are downloaded."""
-        for each in self.entry["inputs"]:
-            self._fetch(each)
+        for source in self.entry["inputs"]:
+            self._fetch(source)
         vocab, merges = self.entry["vocab"], self.entry["merges"]
         for file, of in ((vocab, "vocab.json"), (merges, "merges.txt")):
             os.link(self._input(file), os.path.join(self.out, of))
@@ -92,30 +92,30 @@ class Stage:
             facts = self._preprocess(texts) if self.entry.get("program") else self._tokenise(texts)
         return {**facts, "recipe": look.recipe(self.entry), "source": self._source()}
 
-    def _fetch(self, each: dict[str, Any]) -> None:
+    def _fetch(self, entry: dict[str, Any]) -> None:
         """One file, as its server has it; decompressed, where the catalogue says so."""
         folder = os.path.join(self.work, "downloads")
         os.makedirs(folder, exist_ok=True)
-        target = os.path.join(folder, each["file"])
-        stated = each.get("sha256", "")
+        target = os.path.join(folder, entry["file"])
+        stated = entry.get("sha256", "")
         why = "the catalogue"
         if stated == "recorded":
             state = staged.State(self.root)
-            stated = state.content["recorded"].get(each["address"], "")
+            stated = state.content["recorded"].get(entry["address"], "")
             why = "its first download, which was recorded,"
-        source = self.spec["sources"].get(each["address"], each["address"])
-        got = fetch.Download(source, target, stated, each.get("md5", ""), why).run()
-        self.received += got.received
-        self.resumed += got.resumed
-        self.inputs[each["file"]] = {
-            "address": each["address"],
+        source = self.spec["sources"].get(entry["address"], entry["address"])
+        download = fetch.Download(source, target, stated, entry.get("md5", ""), why).run()
+        self.received += download.received
+        self.resumed += download.resumed
+        self.inputs[entry["file"]] = {
+            "address": entry["address"],
             "bytes": os.path.getsize(target),
-            "sha256": got.sha256,
+            "sha256": download.sha256,
         }
-        if each.get("unpack") and not os.path.exists(self._input(each["gives"])):
-            fetch.say(f"decompressing {each['file']}")
+        if entry.get("unpack") and not os.path.exists(self._input(entry["gives"])):
+            fetch.say(f"decompressing {entry['file']}")
             unpack.unpack(
-                target, self._input(each["gives"]), each["unpack"], each.get("member", "")
+                target, self._input(entry["gives"]), entry["unpack"], entry.get("member", "")
             )
 
     def _wiki(self) -> list[str]:
@@ -123,13 +123,13 @@ class Stage:
         wiki = self.entry["wiki"]
         extracted = os.path.join(self.work, "extracted")
         if not os.path.isdir(extracted):
-            part = extracted + ".part"
-            shutil.rmtree(part, ignore_errors=True)
+            partial = extracted + ".part"
+            shutil.rmtree(partial, ignore_errors=True)
             argv = [self.spec["python"], "-m", "wikiextractor.WikiExtractor"]
             argv += [self._input(wiki["dump"]), *wiki["options"]]
-            argv += ["--processes", str(_cores()), "-o", part]
+            argv += ["--processes", str(_cores()), "-o", partial]
             self._run(argv, "WikiExtractor", self.work)
-            os.rename(part, extracted)
+            os.rename(partial, extracted)
         for folder in wiki["keep"]:
             for path in sorted(glob.glob(os.path.join(glob.escape(extracted), folder, "wiki_*"))):
                 target = os.path.join(self.out, "text", os.path.relpath(path, extracted))
@@ -168,14 +168,14 @@ class Stage:
             text = os.path.join(self.work, "all.jsonl")
             with open(text, "wb") as stream:
                 for path in texts:
-                    with open(path, "rb") as one:
-                        shutil.copyfileobj(one, stream)
-        made = os.path.join(self.work, "made")
+                    with open(path, "rb") as text_file:
+                        shutil.copyfileobj(text_file, stream)
+        prefix = os.path.join(self.work, "made")
         values = {
             "text": text,
             "vocab": os.path.join(self.out, "vocab.json"),
             "merges": os.path.join(self.out, "merges.txt"),
-            "prefix": made,
+            "prefix": prefix,
             "processes": str(_cores()),
         }
         argv = [word.format(**values) for word in chosen["argv"]]
@@ -188,10 +188,10 @@ class Stage:
         )
         for end in (".bin", ".idx"):
             # _text_document, or _text_sentence where sentences were split
-            files = glob.glob(f"{glob.escape(made)}_*{end}")
+            files = glob.glob(f"{glob.escape(prefix)}_*{end}")
             if len(files) != 1:
                 raise fetch.FetchError(
-                    f"{chosen['system']} left {len(files)} files {made}_*{end}, not one; correct "
+                    f"{chosen['system']} left {len(files)} files {prefix}_*{end}, not one; correct "
                     "its argv in dataset_preprocess"
                 )
             os.replace(files[0], self._tokens() + end)
@@ -209,7 +209,7 @@ class Stage:
         return os.path.join(self.out, f"{self.name}_text_document")
 
     def _source(self) -> str:
-        return ", ".join(each["address"] for each in self.entry["inputs"])
+        return ", ".join(source["address"] for source in self.entry["inputs"])
 
     def _vocabulary(self) -> dict[str, Any]:
         vocabulary = parsing.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
@@ -226,21 +226,23 @@ class Stage:
     def _run(
         self,
         argv: list[str],
-        what: str,
+        title: str,
         folder: str,
         env: dict[str, str] | None = None,
         stdin: str = "",
     ) -> str:
         """Run a program; its output, or FetchError with the end of what it said."""
-        done = subprocess.run(
+        completed = subprocess.run(
             argv, cwd=folder, env=env, input=stdin, capture_output=True, text=True, errors="replace"
         )
-        if done.returncode != 0:
-            lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-TAIL_LINES:]
+        if completed.returncode != 0:
+            lines = (completed.stderr.strip() or completed.stdout.strip()).splitlines()[
+                -TAIL_LINES:
+            ]
             more = ":\n" if len(lines) > 1 else ": "
-            words = "\n".join(lines)
-            raise fetch.FetchError(f"{what} ended with {done.returncode}{more}{words}")
-        return done.stdout
+            tail = "\n".join(lines)
+            raise fetch.FetchError(f"{title} ended with {completed.returncode}{more}{tail}")
+        return completed.stdout
 
     def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Link the further names, and describe all that is there."""
@@ -252,14 +254,14 @@ class Stage:
         if look.has_text(self.entry):
             vocabulary = parsing.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
             form = tokenizer_form(vocabulary, read_text(os.path.join(self.out, "merges.txt")))
-            said = {look.TOKENIZER: form, look.ENDS: {"eos_token": EOD}}
-            for name, content in said.items():
+            contents = {look.TOKENIZER: form, look.ENDS: {"eos_token": EOD}}
+            for name, content in contents.items():
                 text = json.dumps(content, ensure_ascii=False)
                 write_text(os.path.join(self.out, name), f"{text}\n")
         files = sorted(
-            os.path.relpath(os.path.join(folder, each), self.out)
+            os.path.relpath(os.path.join(folder, file_name), self.out)
             for folder, _, names in os.walk(self.out)
-            for each in names
+            for file_name in names
         )
         digests: dict[int, str] = {}
         checksums = {}
@@ -284,9 +286,9 @@ class Stage:
             "sha256": checksums,
             "inputs": self.inputs,
             "recorded": {
-                each["address"]: self.inputs[each["file"]]["sha256"]
-                for each in self.entry.get("inputs", [])
-                if each.get("sha256") == "recorded"
+                source["address"]: self.inputs[source["file"]]["sha256"]
+                for source in self.entry.get("inputs", [])
+                if source.get("sha256") == "recorded"
             },
         }
 
@@ -297,17 +299,17 @@ def _cores() -> int:
 
 def stage(spec: dict[str, Any]) -> dict[str, Any]:
     """Stage each dataset; what each took."""
-    done = {}
+    answers = {}
     name = ""
     try:
         with staged.locked(spec["root"]):
             for name in spec["datasets"]:
-                done[name] = Stage(spec, name).run()
+                answers[name] = Stage(spec, name).run()
     except (ProgramError, megatron_mmap.DatasetError) as error:
         raise ProgramError(f"dataset {name}: {error}") from None
     except OSError as error:
-        words = f"{error}; check the folder"
+        reason = f"{error}; check the folder"
         if error.errno in fetch.FULL:
-            words = str(fetch.full(spec["root"], name, None))
-        raise ProgramError(f"dataset {name}: {words}") from None
-    return done
+            reason = str(fetch.full(spec["root"], name, None))
+        raise ProgramError(f"dataset {name}: {reason}") from None
+    return answers

@@ -97,14 +97,14 @@ def _tokenize(spec: dict[str, Any]) -> dict[str, Any]:
     tokenizer = tokenizer_of(spec["vocab"], spec["merges"])
     # the fast one, of newer versions, leaves out the offsets that nobody reads
     encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
-    count, told = 0, time.monotonic()
+    count, last_report = 0, time.monotonic()
     with megatron_mmap.Writer(spec["prefix"], dtype) as writer:
         for batch in batches(documents(spec["texts"], spec["key"])):
             for encoding in encode(batch, add_special_tokens=False):
                 if encoding.ids:  # upstream leaves out empty documents too
                     writer.add_document(list(itertools.chain(encoding.ids, end)))
                     count += 1
-            if time.monotonic() - told > PROGRESS_S:
-                told = time.monotonic()
+            if time.monotonic() - last_report > PROGRESS_S:
+                last_report = time.monotonic()
                 print(f"tokenized {count} documents", file=sys.stderr, flush=True)
     return {"vocab_size": len(vocabulary), "eod_token": vocabulary[EOD]}

@@ -44,10 +44,12 @@ def _opened(archive: str, kind: str, member: str) -> Iterator[IO[bytes]]:
         # "r|*": from the beginning to the member once, whatever it is compressed with
         with tarfile.open(archive, "r|*") as pack:
             for entry in itertools.islice(pack, MOST_MEMBERS):
-                found = pack.extractfile(entry) if entry.isfile() and entry.name == member else None
-                if found is not None:
-                    with found:
-                        yield found
+                member_stream = (
+                    pack.extractfile(entry) if entry.isfile() and entry.name == member else None
+                )
+                if member_stream is not None:
+                    with member_stream:
+                        yield member_stream
                     return
             raise KeyError(member)
 
@@ -60,10 +62,10 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
     """
     if kind not in KINDS:
         raise fetch.FetchError(f"{kind!r} is not a kind of archive; there are {', '.join(KINDS)}")
-    part = target + ".part"
+    partial = target + ".part"
     most = SLACK + MOST_GROWTH * os.path.getsize(archive)
     try:
-        with _opened(archive, kind, member) as stream, open(part, "wb") as file:
+        with _opened(archive, kind, member) as stream, open(partial, "wb") as file:
             while True:
                 block = stream.read(BLOCK)
                 if not block:
@@ -75,14 +77,14 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
                     )
                 file.write(block)
             size = file.tell()
-        os.replace(part, target)
+        os.replace(partial, target)
         return size
     except KeyError:
         raise fetch.FetchError(f"{archive} holds no {member}; correct the catalogue") from None
     except (*DAMAGED, OSError) as error:
         number = getattr(error, "errno", None)  # none in what gzip and bz2 say of foreign bytes
         if number in fetch.FULL:
-            _remove(part)
+            _remove(partial)
             raise fetch.full(os.path.dirname(target), os.path.basename(target), None) from None
         if number is not None:
             raise
@@ -91,7 +93,7 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
             f"{archive} is damaged ({error}); it was removed, run this again to download it again"
         ) from None
     finally:
-        _remove(part)
+        _remove(partial)
 
 
 def _remove(path: str) -> None:

@@ -8,7 +8,7 @@
 Their spec: path (of the environment), python (wanted version, such as 3.8, or ""), interpreter
 (the node's usual one), interpreters (patterns of further ones), existing (somebody else's Python),
 steps, later (names of those that are not to be done yet), constraints (name==version lines), index,
-extra_index, find_links, mirrors (kind to beginning to what stands in its place), environment
+extra_index, find_links, mirrors (kind to beginning to its replacement), environment
 (variables for what a build runs), cpu (whether the nodes have no GPU), cuda_accepted (whether torch
 with CUDA may come there all the same).
 

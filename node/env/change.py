@@ -35,13 +35,13 @@ def create(spec: Spec) -> Spec:
         if os.path.islink(path) or os.path.isfile(path):
             os.unlink(path)
     shutil.rmtree(env.path, ignore_errors=True)
-    made, path = env.spec["do"]["make"], env.spec["do"]["from"]
-    if made == "venv":
+    maker, path = env.spec["do"]["make"], env.spec["do"]["from"]
+    if maker == "venv":
         call(env, "venv", [path, "-m", "venv", env.path], {})
     env.refresh()
-    if made == "venv":
+    if maker == "venv":
         write_config(env)
-    if made == "venv" and "pip" not in pins_of(env.steps) and numbers(env.pip()) < PIP_SINCE:
+    if maker == "venv" and "pip" not in pins_of(env.steps) and numbers(env.pip()) < PIP_SINCE:
         # Ubuntu 20.04's says nowhere what it installed from an address.
         try:
             pip(env, "pip", {}, [*sources(env.spec, []), f"pip=={PIP}"], [])
@@ -51,7 +51,7 @@ def create(spec: Spec) -> Spec:
                 "one that the index has first among the pins, such as in `build`"
             ) from None
     env.record = {}
-    env.remember(made=made, pending=True, **({"from": path} if made == "venv" else {}))
+    env.remember(made=maker, pending=True, **({"from": path} if maker == "venv" else {}))
     return {}
 
 
@@ -78,7 +78,7 @@ def step(spec: Spec) -> Spec:
     if do["what"] == "repair":
         repair(env, do["install"], do["remove"])
     else:
-        install(env, next(each for each in env.steps if each["name"] == do["name"]))
+        install(env, next(candidate for candidate in env.steps if candidate["name"] == do["name"]))
     return {}
 
 
@@ -88,73 +88,73 @@ def repair(env: Environment, pins: list[str], remove: list[str]) -> None:
         argv = [env.python, "-m", "pip", "uninstall", "--yes", "--disable-pip-version-check"]
         call(env, "repair", [*argv, *remove], {})
     if pins:
-        indexes = [each["index"] for each in env.steps if each.get("index")]
+        indexes = [item["index"] for item in env.steps if item.get("index")]
         lines = sources(env.spec, indexes)
-        if any(said.get("cpu_index") for said in env.record.get("steps", {}).values()):
+        if any(record.get("cpu_index") for record in env.record.get("steps", {}).values()):
             lines += cpu_index(env.spec)
         pip(env, "repair", {"no_deps": True}, lines + pins, [])
 
 
-def install(env: Environment, what: Spec) -> None:
-    """One step. Its pins are asked for afterwards: pip's success alone is no proof."""
-    before, pins = env.packages, pins_of([what])
+def install(env: Environment, item: Spec) -> None:
+    """One step. Its pins are asked for afterwards: pip's success alone does not prove them."""
+    before, pins = env.packages, pins_of([item])
     every = pins_of(env.steps)
     limits = [f"{name}=={version}" for name, version in every.items() if name not in pins]
     constraints = [
         Pin(line, "constraints") for line in env.spec["constraints"]
     ]  # another node's, too
     limits += [line for line in constraints if split(line)[0] not in every]
-    options = {key: what.get(key) for key in ("no_deps", "no_build_isolation")}
+    options = {key: item.get(key) for key in ("no_deps", "no_build_isolation")}
     # The same version again, built in another way: nothing that it needs changes.
     again = not short_of(pins, before) if pins else False
-    if compiled(what) or "wheel" in what:
-        options.update(no_cache=compiled(what), force=again)
+    if compiled(item) or "wheel" in item:
+        options.update(no_cache=compiled(item), force=again)
         options["no_deps"] = options["no_deps"] or again
     copy = ""
-    lines = list(what.get("requirements", []))
-    indexes = sources(env.spec, [what["index"]] if what.get("index") else [])
+    lines = list(item.get("requirements", []))
+    indexes = sources(env.spec, [item["index"]] if item.get("index") else [])
     without_cuda = for_cpus(env, lines, indexes)
     indexes += without_cuda
-    variables = what.get("environment") or {}
+    variables = item.get("environment") or {}
     steps = env.record.get("steps", {})
-    env.remember(steps={name: said for name, said in steps.items() if name != what["name"]})
-    if "sha256" in what:
+    env.remember(steps={name: entry for name, entry in steps.items() if name != item["name"]})
+    if "sha256" in item:
         # pip wants checksums of all or of none: first the one file alone, then what it needs.
-        hashed = [f"{line} --hash=sha256:{what['sha256']}" for line in lines]
-        pip(env, what["name"], {"no_deps": True}, indexes + hashed, [])
-    if "wheel" in what:
-        lines = [what["wheel"]["file"]]
-    elif "built" in what:
-        lines = glob.glob(os.path.join(glob.escape(what["built"]["folder"]), "*.whl"))
+        hashed = [f"{line} --hash=sha256:{item['sha256']}" for line in lines]
+        pip(env, item["name"], {"no_deps": True}, indexes + hashed, [])
+    if "wheel" in item:
+        lines = [item["wheel"]["file"]]
+    elif "built" in item:
+        lines = glob.glob(os.path.join(glob.escape(item["built"]["folder"]), "*.whl"))
         options.update(no_deps=True, force=True)
         if len(lines) != 1:
-            raise EnvError(f"{what['built']['folder']} has {len(lines)} wheels, and needs one")
-    elif "tree" in what and what["tree"].get("editable"):
-        lines = [f"-e {what['tree']['path']}"]
-    elif "tree" in what:
+            raise EnvError(f"{item['built']['folder']} has {len(lines)} wheels, and needs one")
+    elif "tree" in item and item["tree"].get("editable"):
+        lines = [f"-e {item['tree']['path']}"]
+    elif "tree" in item:
         # A build leaves files in its tree: it gets a copy, always in the same place, which is named
         # in the lock.
-        copy = os.path.join(env.home, "build", what["name"])
+        copy = os.path.join(env.home, "build", item["name"])
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(what["tree"]["path"], copy, symlinks=True)
+        shutil.copytree(item["tree"]["path"], copy, symlinks=True)
         lines = [copy]
     try:
-        pip(env, what["name"], options, indexes + lines, limits, variables)
+        pip(env, item["name"], options, indexes + lines, limits, variables)
     finally:
         if copy:
             shutil.rmtree(copy, ignore_errors=True)
     env.refresh()
     faults = short_of(pins, env.packages)
     if faults:
-        raise EnvError(f"pip installed {what['name']}, and {'; '.join(faults)}; correct the pin")
+        raise EnvError(f"pip installed {item['name']}, and {'; '.join(faults)}; correct the pin")
     new = [name for name, entry in env.packages.items() if entry != before.get(name)]
     direct = [name for name in new if env.packages[name]["origin"]]
-    held = steps.get(what["name"], {"holds": {}})["holds"]
-    holds = sorted({*held, *direct} & env.packages.keys())
-    said = {
-        "digest": digest(what),
+    before_step = steps.get(item["name"], {"holds": {}})["holds"]
+    holds = sorted({*before_step, *direct} & env.packages.keys())
+    entry = {
+        "digest": digest(item),
         "holds": {name: env.packages[name]["version"] for name in holds},
         "torch": env.packages.get("torch", {}).get("version", ""),
         **({"cpu_index": True} if without_cuda else {}),
     }
-    env.remember(steps={**env.record.get("steps", {}), what["name"]: said})
+    env.remember(steps={**env.record.get("steps", {}), item["name"]: entry})

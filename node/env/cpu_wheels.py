@@ -60,8 +60,10 @@ def for_cpus(env: Environment, lines: list[str], indexes: list[str]) -> list[str
 def brings_cuda(env: Environment, lines: list[str]) -> bool | None:
     """Return whether pip would choose a torch that needs CUDA; None where pip cannot say."""
     with tempfile.TemporaryDirectory(prefix="trainbench-pip-") as scratch:
-        wanted, report = (os.path.join(scratch, each) for each in ("requirements.txt", "report"))
-        write_text(wanted, "".join(f"{line}\n" for line in lines))
+        requirements, report = (
+            os.path.join(scratch, file_name) for file_name in ("requirements.txt", "report")
+        )
+        write_text(requirements, "".join(f"{line}\n" for line in lines))
         argv = [env.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         argv += [
             "--dry-run",
@@ -74,7 +76,7 @@ def brings_cuda(env: Environment, lines: list[str]) -> bool | None:
         ]
         try:
             subprocess.run(
-                [*argv, "--report", report, "-r", wanted],
+                [*argv, "--report", report, "-r", requirements],
                 env=clean(env.spec["environment"]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -86,6 +88,6 @@ def brings_cuda(env: Environment, lines: list[str]) -> bool | None:
             with open(report, encoding="utf-8") as file:
                 (chosen,) = json.load(file)["install"]
             needs = chosen["metadata"].get("requires_dist", [])
-            return any(_CUDA.match(each) for each in needs)
+            return any(_CUDA.match(requirement) for requirement in needs)
         except (OSError, ValueError, KeyError, subprocess.SubprocessError):
             return None

@@ -1,4 +1,4 @@
-"""An environment with what lies beside it, and the error of all that concerns it."""
+"""An environment with the files beside it, and the error of all that concerns it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EnvError(ProgramError):
 
 
 class Environment:
-    """An environment and what lies beside it."""
+    """An environment and the files beside it."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -60,8 +60,10 @@ class Environment:
 
     def summary(self) -> Spec:
         """What every command says of the environment."""
-        held = {name for said in self.record.get("steps", {}).values() for name in said["holds"]}
-        names = pins_of(self.steps).keys() | (held & self.packages.keys())
+        held_names = {
+            name for step in self.record.get("steps", {}).values() for name in step["holds"]
+        }
+        names = pins_of(self.steps).keys() | (held_names & self.packages.keys())
         lines = frozen(self.packages)
         return {
             "python": self.version,

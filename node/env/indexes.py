@@ -15,7 +15,7 @@ INDEX = "https://pypi.org/simple"
 def sources(spec: Spec, indexes: list[str]) -> list[str]:
     """Where pip looks, as lines of its requirements file: an address may hold a password.
 
-    A folder of wheels stands for an index where the mirror is a path. Without a choice of ours
+    A folder of wheels serves as an index where the mirror is a path. Without our choice
     pip's own configuration decides.
     """
     mirrors = spec["mirrors"].get("pip")

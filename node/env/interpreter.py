@@ -28,9 +28,9 @@ WITHOUT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "__PYVENV
 
 def clean(variables: dict[str, str]) -> dict[str, str]:
     """This process's variables without those that bend a Python, and the given ones."""
-    kept = {name: text for name, text in os.environ.items() if name not in WITHOUT}
-    kept.update(PYTHONNOUSERSITE="1", LC_ALL="C.UTF-8", PIP_ROOT_USER_ACTION="ignore")
-    return {**kept, **variables}
+    environment = {name: text for name, text in os.environ.items() if name not in WITHOUT}
+    environment.update(PYTHONNOUSERSITE="1", LC_ALL="C.UTF-8", PIP_ROOT_USER_ACTION="ignore")
+    return {**environment, **variables}
 
 
 def probe(python: str) -> Spec:
@@ -43,16 +43,16 @@ def probe(python: str) -> Spec:
         return {}
 
 
-def config_program(said: Spec) -> str:
+def config_program(facts: Spec) -> str:
     """Text of a venv's python3-config: venv makes none, and what builds helpers calls it by name.
 
     Without it the next one on PATH answers, which is of another Python. A link would not do: the
     program takes the folder above its own for the prefix. Empty where there is nothing to write: a
     conda environment has its own, and a Python without headers has none.
     """
-    version = ".".join(said["version"].split(".")[:2])
-    program = os.path.join(said["base"], "bin", f"python{version}-config")
-    if said["base"] == said["prefix"] or not os.path.exists(program):
+    version = ".".join(facts["version"].split(".")[:2])
+    program = os.path.join(facts["base"], "bin", f"python{version}-config")
+    if facts["base"] == facts["prefix"] or not os.path.exists(program):
         return ""
     return f'#!/bin/sh\nexec {shlex.quote(program)} "$@"\n'
 

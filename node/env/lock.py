@@ -35,12 +35,12 @@ def header(version: str) -> str:
 
 def digest_of_lock(lines: list[str]) -> str:
     """A checksum that is the same where the packages are, whatever the folders are called."""
-    kept = [
+    pins = [
         f"{name}=={version} {os.path.basename(address)}".strip()
         for name, (version, address) in sorted(parsed(lines).items())
         if name not in INSTALLERS
     ]
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+    return hashlib.sha256("\n".join(pins).encode()).hexdigest()
 
 
 def drifted(lock: list[str], packages: Packages) -> dict[str, str]:

@@ -26,8 +26,8 @@ def look(spec: Spec) -> Spec:
     ours = env.said and "pip" in env.packages and not os.path.islink(env.path)
     if ours and fits(env.version, spec["python"]):
         faults, todo = plan(spec, env.packages, env.version, env.lock, env.record)
-        wanted = config_program(env.said)
-        if wanted and read_text(env.config) != wanted:
+        expected = config_program(env.said)
+        if expected and read_text(env.config) != expected:
             faults.append(f"{env.config} is not that of its Python")
             todo.insert(0, {"what": "config", "words": "write python3-config"})
         return {**env.summary(), "faults": faults, "todo": todo, "make": "", "from": ""}
@@ -53,7 +53,7 @@ def look(spec: Spec) -> Spec:
 def look_at_existing(env: Environment) -> Spec:
     """Somebody else's environment: linked as it is, never changed.
 
-    Any version of a pin will do, Python's too: it is written down, and whoever named it answers.
+    Any version of a pin will do, Python's too: it is written down.
     What is optional may be lacking.
     """
     python = env.spec["existing"]
@@ -62,8 +62,8 @@ def look_at_existing(env: Environment) -> Spec:
         raise EnvError(f"{python} does not run; correct the path of the existing Python")
     env.packages, env.version = installed(env.said), env.said["version"]
     steps = [step for step in env.steps if not step.get("optional")]
-    wanted = [*pins_of(steps), *(each["project"] for each in steps if "project" in each)]
-    lacking = [name for name in wanted if name not in env.packages]
+    needed = [*pins_of(steps), *(item["project"] for item in steps if "project" in item)]
+    lacking = [name for name in needed if name not in env.packages]
     if lacking:
         raise EnvError(
             f"{python} lacks {', '.join(lacking)}; install them there, or leave the existing "

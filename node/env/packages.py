@@ -1,4 +1,4 @@
-"""The packages that lie in an environment, by their own metadata."""
+"""The packages of an environment, by their own metadata."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ORIGIN = Fields(
 )
 
 
-def installed(said: Spec) -> Packages:
+def installed(facts: Spec) -> Packages:
     """Every package on the path of the interpreter that said so; the first one counts."""
     packages: Packages = {}
-    for folder in said.get("path", []):
+    for folder in facts.get("path", []):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             # what begins with ~ is what an interrupted pip left
             if not name.endswith((".dist-info", ".egg-info")) or name.startswith("~"):
@@ -36,16 +36,16 @@ def installed(said: Spec) -> Packages:
             entry = metadata(os.path.join(folder, name))
             if not entry:
                 continue
-            if name.endswith(".egg-info") and not within(folder, (said["prefix"], "/usr")):
+            if name.endswith(".egg-info") and not within(folder, (facts["prefix"], "/usr")):
                 entry["origin"] = f"file://{folder}"  # an editable install of older tools
             packages.setdefault(canonical(entry["name"]), entry)
     return packages
 
 
 def within(folder: str, places: tuple[str, ...]) -> bool:
-    """Whether the folder lies in one of the places."""
+    """Whether the folder is in one of the places."""
     real = os.path.realpath(folder)
-    return any(real.startswith(os.path.realpath(place) + os.sep) for place in places)
+    return any(real.startswith(os.path.realpath(parent) + os.sep) for parent in places)
 
 
 def metadata(folder: str) -> dict[str, str]:

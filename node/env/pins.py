@@ -18,19 +18,19 @@ def split(pin: str) -> tuple[str, str]:
     return canonical(name.partition("[")[0].strip()), version.strip()
 
 
-def meets(version: str, wanted: str) -> bool:
+def meets(version: str, pin: str) -> bool:
     """Whether a version is the pin's; a local part such as +cpu matters only if the pin has one."""
-    return version == wanted if "+" in wanted else version.partition("+")[0] == wanted
+    return version == pin if "+" in pin else version.partition("+")[0] == pin
 
 
-def fits(version: str, wanted: str) -> bool:
+def fits(version: str, pin: str) -> bool:
     """Whether a Python is the one wanted: 3.8 takes any 3.8.x, 3.7.9 itself alone."""
-    return not wanted or version == wanted or version.startswith(wanted + ".")
+    return not pin or version == pin or version.startswith(pin + ".")
 
 
 def numbers(version: str) -> tuple[int, ...]:
     """The first two numbers of a version, to compare."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    return tuple(int(digits) for digits in re.findall(r"\d+", version)[:2])
 
 
 def pins_of(steps: list[Spec]) -> dict[str, str]:
@@ -46,10 +46,10 @@ def pins_of(steps: list[Spec]) -> dict[str, str]:
 def short_of(pins: dict[str, str], packages: Packages) -> list[str]:
     """Which pins are not met, in words."""
     faults = []
-    for name, wanted in pins.items():
+    for name, pin in pins.items():
         have = packages[name]["version"] if name in packages else ""
         if not have:
-            faults.append(f"{name} {wanted} is not there")
-        elif not meets(have, wanted):
-            faults.append(f"{name} is {have}, not {wanted}")
+            faults.append(f"{name} {pin} is not there")
+        elif not meets(have, pin):
+            faults.append(f"{name} is {have}, not {pin}")
     return faults

@@ -36,7 +36,10 @@ def pip(
 ) -> None:
     """Run `pip install` on lines of a requirements file, within the limits."""
     with tempfile.TemporaryDirectory(prefix="trainbench-pip-") as scratch:
-        files = [os.path.join(scratch, each) for each in ("requirements.txt", "constraints.txt")]
+        files = [
+            os.path.join(scratch, file_name)
+            for file_name in ("requirements.txt", "constraints.txt")
+        ]
         write_text(files[0], "".join(f"{line}\n" for line in lines))
         write_text(files[1], "".join(f"{line}\n" for line in limits))
         argv = [env.python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]

@@ -21,14 +21,14 @@ def compiled(step: Spec) -> bool:
 def digest(step: Spec) -> str:
     """What of a step tells its result from another of the same versions."""
     tree, built, wheel = (step.get(kind) or {} for kind in ("tree", "built", "wheel"))
-    told = [
+    fields = [
         tree.get("identity"),
         tree.get("editable"),
         built.get("identity"),
         wheel.get("sha256"),
         step.get("environment") or {},
     ]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def unmet(step: Spec, packages: Packages, record: Spec) -> list[str]:
@@ -66,11 +66,13 @@ def plan(
     # What a step will bring needs no repair of its own; what a tree or wheel brought, that step's.
     locked = parsed(lock)
     holders = {
-        name: step for step, said in record.get("steps", {}).items() for name in said["holds"]
+        name: step
+        for step, record_of_step in record.get("steps", {}).items()
+        for name in record_of_step["holds"]
     }
-    brought = set(pins_of([step for step in steps if step["name"] in wrong]))
-    brought |= {name for name, step in holders.items() if step in wrong}
-    drift = {name: fault for name, fault in drift.items() if name not in brought}
+    renewed = set(pins_of([step for step in steps if step["name"] in wrong]))
+    renewed |= {name for name, step in holders.items() if step in wrong}
+    drift = {name: fault for name, fault in drift.items() if name not in renewed}
     install, remove = [], []
     for name in drift:
         if name not in locked:
@@ -89,7 +91,10 @@ def plan(
         if step["name"] in wrong and step["name"] not in spec["later"]:
             summary = ", ".join(step.get("requirements", [])) or step["name"]
             todo.append({"what": "install", "words": f"install {summary}", "name": step["name"]})
-    faults = [*(fault for said in lacking.values() for fault in said), *drift.values()]
+    faults = [
+        *(fault for record_of_step in lacking.values() for fault in record_of_step),
+        *drift.values(),
+    ]
     if lock and version and lock[0] != header(version):
         faults.append(f"python is {version}, not {lock[0].rpartition(' ')[2]} as in the lock")
     unfinished = bool(wrong & set(spec["later"]))

@@ -40,12 +40,12 @@ def gpus(machine: Machine) -> dict[str, Any]:
     facts: dict[str, Any] = {"driver": kernel_driver(machine), "problem": None, "devices": []}
     while fields:
         query = "--query-gpu=" + ",".join(fields)
-        said = machine.run("nvidia-smi", query, "--format=csv,noheader,nounits")
-        if said is None:
+        answer = machine.run("nvidia-smi", query, "--format=csv,noheader,nounits")
+        if answer is None:
             if facts["driver"]:
                 facts["problem"] = "the driver is loaded, and there is no nvidia-smi"
             return facts
-        rc, text = said
+        rc, text = answer
         unknown = re.search(r'Field "([^"]+)" is not a valid field', text)
         if rc == 0:
             facts["devices"] = rows(fields, text)
@@ -63,20 +63,20 @@ def gpus(machine: Machine) -> dict[str, Any]:
 
 def kernel_driver(machine: Machine) -> str | None:
     """The version of NVIDIA's kernel module that is loaded."""
-    told = machine.text("/proc/driver/nvidia/version") or ""
-    found = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", told)
-    return found[1] if found else None
+    text = machine.text("/proc/driver/nvidia/version") or ""
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return match[1] if match else None
 
 
 def rows(fields: list[str], text: str) -> list[dict[str, str | None]]:
     """The rows of nvidia-smi's CSV; what a device does not have is None."""
-    found = []
+    devices = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(", ")]
         if len(values) == len(fields):
             row = zip(fields, values)  # noqa: B905  # Python 3.8 has no strict
-            found.append({key: None if value in NOT_THERE else value for key, value in row})
-    return found
+            devices.append({key: None if value in NOT_THERE else value for key, value in row})
+    return devices
 
 
 def npus(machine: Machine) -> dict[str, Any]:
@@ -91,16 +91,16 @@ def npus(machine: Machine) -> dict[str, Any]:
     toolkit = machine.text(f"{ascend}/ascend-toolkit/latest/version.cfg") or ""
     version = re.search(r"\[([\d.A-Za-z]+):", toolkit)
     facts["toolkit"] = version[1] if version else None
-    said = machine.run("npu-smi", "info")
-    if said is None:
+    answer = machine.run("npu-smi", "info")
+    if answer is None:
         return facts
-    if said[0] != 0:
-        facts["problem"] = f"npu-smi: {last_line(said[1])}"
+    if answer[0] != 0:
+        facts["problem"] = f"npu-smi: {last_line(answer[1])}"
         return facts
-    version = re.search(r"Version:\s*(\S+)", said[1])
+    version = re.search(r"Version:\s*(\S+)", answer[1])
     facts["driver"] = facts["driver"] or (version[1] if version else None)
     # | 0     910B1       | OK        | 97.5   ... one such row a device, its second row has the bus
-    for line in said[1].splitlines():
+    for line in answer[1].splitlines():
         if row := re.match(r"\|\s*(\d+)\s+(\w*\d+\w*)\s*\|\s*([A-Za-z]+)\s*\|", line):
             facts["devices"].append({"index": row[1], "name": row[2], "health": row[3]})
     return facts

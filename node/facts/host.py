@@ -33,17 +33,17 @@ def system(machine: Machine) -> dict[str, Any]:
 
 def cpu(machine: Machine) -> dict[str, Any]:
     """Model, counts, and how the kernel drives them."""
-    told = machine.text("/proc/cpuinfo") or ""
-    blocks = [pairs(block, ":") for block in told.split("\n\n")]
+    text = machine.text("/proc/cpuinfo") or ""
+    blocks = [pairs(block, ":") for block in text.split("\n\n")]
     blocks = [block for block in blocks if "processor" in block]
     cores = {(block.get("physical id"), block.get("core id")) for block in blocks}
-    known = all(None not in core for core in cores)
-    first = blocks[0] if blocks else {}
+    all_known = all(None not in core for core in cores)
+    first_block = blocks[0] if blocks else {}
     governors = machine.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
     return {
-        "model": first.get("model name") or first.get("CPU part"),
-        "sockets": len({core[0] for core in cores}) if known and cores else None,
-        "cores": len(cores) if known and cores else None,
+        "model": first_block.get("model name") or first_block.get("CPU part"),
+        "sockets": len({core[0] for core in cores}) if all_known and cores else None,
+        "cores": len(cores) if all_known and cores else None,
         "threads": len(blocks) or None,
         "usable": machine.processors(),
         "quota_percent": machine.cpu_quota_percent(),
@@ -54,35 +54,35 @@ def cpu(machine: Machine) -> dict[str, Any]:
 
 def memory(machine: Machine) -> dict[str, Any]:
     """Main memory, swap and huge pages."""
-    told = pairs(machine.text("/proc/meminfo"), ":")
+    fields = pairs(machine.text("/proc/meminfo"), ":")
 
     def mib(key: str) -> int | None:
-        found = number(told.get(key))
-        return None if found is None else found // 1024
+        kib = number(fields.get(key))
+        return None if kib is None else kib // 1024
 
     return {
         "total_mib": mib("MemTotal"),
         "swap_mib": mib("SwapTotal"),
-        "hugepages": number(told.get("HugePages_Total")),
-        "hugepage_kib": number(told.get("Hugepagesize")),
+        "hugepages": number(fields.get("HugePages_Total")),
+        "hugepage_kib": number(fields.get("Hugepagesize")),
     }
 
 
 def clock(machine: Machine, measured: dict[str, Any]) -> dict[str, Any]:
     """The control node's measurement, and what chrony or systemd says of the clock."""
     chrony = None
-    said = machine.run("chronyc", "-n", "-c", "tracking")
-    words = (said[1] if said and said[0] == 0 else "").strip().split(",")
-    if len(words) > 12:
+    answer = machine.run("chronyc", "-n", "-c", "tracking")
+    columns = (answer[1] if answer and answer[0] == 0 else "").strip().split(",")
+    if len(columns) > 12:
         try:
-            chrony = float(words[4])
+            chrony = float(columns[4])
         except ValueError:
             chrony = None
     synchronised = None
     if chrony is not None:
-        synchronised = words[-1].strip() == "Normal"
+        synchronised = columns[-1].strip() == "Normal"
     else:
-        said = machine.run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
-        word = said[1].strip() if said and said[0] == 0 else ""
+        answer = machine.run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
+        word = answer[1].strip() if answer and answer[0] == 0 else ""
         synchronised = {"yes": True, "no": False}.get(word)
     return {**measured, "chrony_offset_s": chrony, "synchronised": synchronised}

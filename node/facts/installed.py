@@ -12,44 +12,44 @@ from .words import load
 
 def pins(machine: Machine, root: str) -> dict[str, Any]:
     """Each system and pin set that is installed, what it is made of, and its lock."""
-    found = {}
+    pin_sets = {}
     for path in machine.glob(f"{root}/systems/*/*/installed.json"):
         home = path.rsplit("/", 1)[0]
         content = load(machine, path)
         lock = machine.text(f"{home}/lock.txt")
-        found["/".join(home.rsplit("/", 2)[1:])] = {
+        pin_sets["/".join(home.rsplit("/", 2)[1:])] = {
             "home": home,
             "identity": None if content is None else content.get("identity"),
             "lock_sha256": None if lock is None else hashlib.sha256(lock.encode()).hexdigest(),
             "lock": locked(lock or ""),
             "torch": torch_version(machine, home),
         }
-    return found
+    return pin_sets
 
 
 def locked(text: str) -> dict[str, str]:
     """A lock's packages: name to version (or address)."""
-    found = {}
+    packages = {}
     for line in text.splitlines():
         line = line.split(" --hash", 1)[0].split("#", 1)[0].strip().rstrip("\\").strip()
-        if part := re.match(r"([A-Za-z0-9._-]+)\s*(?:==|@|=)\s*(\S.*)", line):
-            found[part[1].lower()] = part[2]
-    return found
+        if match := re.match(r"([A-Za-z0-9._-]+)\s*(?:==|@|=)\s*(\S.*)", line):
+            packages[match[1].lower()] = match[2]
+    return packages
 
 
 def torch_version(machine: Machine, home: str) -> str | None:
     """The torch of an environment, from its own file and without importing it."""
     for library in ("lib/python3*/site-packages", "lib/python3*/dist-packages"):
         for path in machine.glob(f"{home}/env/{library}/torch/version.py"):
-            told = re.search(r"__version__ = '([^']+)'", machine.text(path) or "")
-            return told[1] if told else "unknown"
+            match = re.search(r"__version__ = '([^']+)'", machine.text(path) or "")
+            return match[1] if match else "unknown"
     return None
 
 
 def datasets(machine: Machine, root: str) -> dict[str, Any]:
     """Each dataset's checksums, as its manifest has them (the role's verify reads the files)."""
-    found = {}
+    checksums = {}
     for path in machine.glob(f"{root}/datasets/*/dataset.json"):
         content = load(machine, path) or {}
-        found[path.rsplit("/", 2)[1]] = {"sha256": content.get("sha256")}
-    return found
+        checksums[path.rsplit("/", 2)[1]] = {"sha256": content.get("sha256")}
+    return checksums

@@ -18,38 +18,38 @@ LIBRARIES = ("libnccl.so", "libcudnn.so", "libcuda.so")
 
 def toolkits(machine: Machine) -> dict[str, str]:
     """CUDA toolkits: folder to version."""
-    found = {}
+    versions = {}
     for folder in machine.glob("/usr/local/cuda-[0-9]*"):
         content = load(machine, f"{folder}/version.json") or {}
         version = (content.get("cuda") or {}).get("version")
         old = re.search(r"CUDA Version ([\d.]+)", machine.text(f"{folder}/version.txt") or "")
-        found[folder] = version or (old[1] if old else folder.rsplit("-", 1)[1])
-    return found
+        versions[folder] = version or (old[1] if old else folder.rsplit("-", 1)[1])
+    return versions
 
 
 def packages(machine: Machine) -> dict[str, str]:
     """Debian packages that training depends on: name to version."""
     form = "${Package}\t${Version}\t${db:Status-Status}\n"
-    said = machine.run("dpkg-query", "-W", "-f", form, *PACKAGES)
-    found = {}
-    for line in (said[1] if said else "").splitlines():
+    answer = machine.run("dpkg-query", "-W", "-f", form, *PACKAGES)
+    versions = {}
+    for line in (answer[1] if answer else "").splitlines():
         if line.count("\t") == 2:
             name, version, state = line.split("\t")
             if state == "installed":
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def libraries(machine: Machine) -> dict[str, str]:
     """Libraries that the loader finds: name to the file behind its links."""
-    said = machine.run("/sbin/ldconfig", "-p") or machine.run("ldconfig", "-p")
-    found: dict[str, str] = {}
-    for line in (said[1] if said and said[0] == 0 else "").splitlines():
+    answer = machine.run("/sbin/ldconfig", "-p") or machine.run("ldconfig", "-p")
+    files: dict[str, str] = {}
+    for line in (answer[1] if answer and answer[0] == 0 else "").splitlines():
         name, arrow, path = line.strip().partition(" => ")
         name = name.split(" ")[0]
         if arrow and name.startswith(LIBRARIES):
-            found.setdefault(name, os.path.basename(machine.real(path)))
-    return found
+            files.setdefault(name, os.path.basename(machine.real(path)))
+    return files
 
 
 def fabric_manager(machine: Machine) -> bool | None:

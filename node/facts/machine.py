@@ -37,7 +37,7 @@ class Machine:
     def run(self, *argv: str) -> tuple[int, str] | None:
         """A program's exit code and words; None where there is no such program."""
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 argv,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -50,34 +50,36 @@ class Machine:
             return None
         except subprocess.TimeoutExpired:
             return 124, f"{argv[0]} gave no answer within {TOOL_S:.0f} s"
-        return done.returncode, done.stdout.decode("utf-8", "replace")
+        return completed.returncode, completed.stdout.decode("utf-8", "replace")
 
     def addresses(self) -> dict[str, list[str]]:
         """Interface name to its addresses, from the kernel."""
-        found: dict[str, list[str]] = {}
+        by_interface: dict[str, list[str]] = {}
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
             room = array.array("B", bytes(40 * 512))
             at, _ = room.buffer_info()
-            said = fcntl.ioctl(asker, SIOCGIFCONF, struct.pack("iL", len(room), at))
-            data = room.tobytes()[: struct.unpack("iL", said)[0]]
+            packed = fcntl.ioctl(asker, SIOCGIFCONF, struct.pack("iL", len(room), at))
+            data = room.tobytes()[: struct.unpack("iL", packed)[0]]
         for start in range(0, len(data), 40):  # struct ifreq: 16 bytes of name, then sockaddr_in
             name = data[start : start + 16].split(b"\0", 1)[0].decode()
             address = socket.inet_ntoa(data[start + 20 : start + 24])
-            found.setdefault(name.split(":")[0], []).append(address)
+            by_interface.setdefault(name.split(":")[0], []).append(address)
         for line in (self.text("/proc/net/if_inet6") or "").splitlines():
             digits, *_, name = line.split()
             address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
-            found.setdefault(name, []).append(address)
-        return found
+            by_interface.setdefault(name, []).append(address)
+        return by_interface
 
     def mtu(self, interface: str) -> int | None:
         """From the kernel and not /sys, which may show another network namespace."""
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-                said = fcntl.ioctl(asker, SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
+                packed = fcntl.ioctl(
+                    asker, SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0)
+                )
         except OSError:
             return None
-        return int(struct.unpack("16si12x", said)[1])
+        return int(struct.unpack("16si12x", packed)[1])
 
     def resolve(self, name: str) -> list[str]:
         """A host name's addresses."""
@@ -90,8 +92,8 @@ class Machine:
         """(free, total) MiB of the file system that holds the path, or will hold it."""
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path)
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize >> 20, found.f_blocks * found.f_frsize >> 20
+        space = os.statvfs(path)
+        return space.f_bavail * space.f_frsize >> 20, space.f_blocks * space.f_frsize >> 20
 
     def processors(self) -> int:
         """CPUs that this process may use."""
@@ -99,7 +101,7 @@ class Machine:
 
     def cpu_quota_percent(self) -> int | None:
         """What cgroups let this process have of CPUs' time, 100 for one CPU; None: all of it."""
-        found = []
+        quotas = []
         for line in (self.text("/proc/self/cgroup") or "").splitlines():
             _, kinds, path = line.split(":", 2)
             if kinds and "cpu" not in kinds.split(","):
@@ -107,14 +109,14 @@ class Machine:
             above = path.strip("/").split("/")
             for depth in range(len(above) + 1):
                 folder = "/".join(["/sys/fs/cgroup", *above[:depth]]).rstrip("/")
-                words = (self.text(folder + "/cpu.max") or "").split()
+                values = (self.text(folder + "/cpu.max") or "").split()
                 if kinds:
                     folder = "/".join(["/sys/fs/cgroup/cpu", *above[:depth]]).rstrip("/")
                     files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-                    words = [self.text("%s/%s" % (folder, name)) or "" for name in files]
-                if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]):
-                    found.append(100 * int(words[0]) // int(words[1]))
-        return min(found) if found else None
+                    values = [self.text("%s/%s" % (folder, name)) or "" for name in files]
+                if len(values) == 2 and all(word.isdigit() for word in values) and int(values[1]):
+                    quotas.append(100 * int(values[0]) // int(values[1]))
+        return min(quotas) if quotas else None
 
     def limits(self) -> dict[str, int | None]:
         """What a process of this user may have; None is unlimited."""

@@ -11,10 +11,10 @@ from .words import number
 def network(machine: Machine, spec: dict[str, Any]) -> dict[str, Any]:
     """The interfaces that carry the cluster's addresses or are named for training."""
     there = machine.addresses()
-    wanted: set[str] = set()
+    cluster_addresses: set[str] = set()
     for address in spec.get("addresses", []):
-        wanted |= {address, *machine.resolve(address)}
-    carriers = [name for name, owned in there.items() if wanted & set(owned)]
+        cluster_addresses |= {address, *machine.resolve(address)}
+    carriers = [name for name, owned in there.items() if cluster_addresses & set(owned)]
     interfaces = {}
     for name in sorted(there):
         chosen = any(named(name, value) for value in spec.get("interfaces", []))
@@ -46,5 +46,5 @@ def named(name: str, value: str) -> bool:
     """
     if value.startswith("^"):
         return False
-    words = [word.partition(":")[0] for word in value.lstrip("=").split(",") if word]
-    return name in words if value.startswith("=") else any(map(name.startswith, words))
+    prefixes = [word.partition(":")[0] for word in value.lstrip("=").split(",") if word]
+    return name in prefixes if value.startswith("=") else any(map(name.startswith, prefixes))

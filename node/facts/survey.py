@@ -1,4 +1,4 @@
-"""What this node is, left in a folder that it shares with whoever asks: a task of srun."""
+"""What this node is, left in a folder that it shares with the control node: a task of srun."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def leave(spec: dict[str, Any]) -> str:
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     try:
         facts = read(dict(spec["read"], addresses=[host]))
-        said: dict[str, Any] = {"env": facts, "expected": spec["expected"]}
+        content: dict[str, Any] = {"env": facts, "expected": spec["expected"]}
     except (ProgramError, OSError, ValueError) as error:
-        said = {"unreachable": str(error)}
-    write_text(os.path.join(spec["folder"], host + ".json"), json.dumps(said))
+        content = {"unreachable": str(error)}
+    write_text(os.path.join(spec["folder"], host + ".json"), json.dumps(content))
     return host

@@ -11,12 +11,12 @@ from .machine import Machine
 
 def number(text: str | None) -> int | None:
     """A whole number at the beginning of a text, or None."""
-    found = re.match(r"\s*(-?\d+)", text or "")
-    return int(found[1]) if found else None
+    match = re.match(r"\s*(-?\d+)", text or "")
+    return int(match[1]) if match else None
 
 
 def shared(values: list[str | None]) -> str | None:
-    """One value that all have, or all that there are, joined by commas; None without any."""
+    """One value that all have, or all different ones, joined by commas; None without any."""
     there = sorted({value for value in values if value})
     return ", ".join(there) or None
 

@@ -30,8 +30,8 @@ class Getter:
         self.me, self.root = spec["me"], spec["root"]
         self.port, self.addresses = spec["port"], spec["addresses"]
         self.headers = {"X-Trainbench-Token": spec["token"], "X-Trainbench-Node": self.me}
-        self.holders = [each for each in spec["gives"] if each != self.me]
-        self.others = [each for each in spec["gets"] if each not in (self.me, *self.holders)]
+        self.holders = [node for node in spec["gives"] if node != self.me]
+        self.others = [node for node in spec["gets"] if node not in (self.me, *self.holders)]
         self.shelf = shelf
         self.shunned: dict[str, float] = {}
         self.progress = time.monotonic()
@@ -65,10 +65,10 @@ class Getter:
     def _candidates(self) -> list[str]:
         """Whom to ask: a few that lack something too, before those that everybody would ask."""
         now = time.monotonic()
-        free = [each for each in self.others if self.shunned.get(each, 0.0) < now]
-        some = random.sample(free, min(3, len(free)))
+        free = [node for node in self.others if self.shunned.get(node, 0.0) < now]
+        sample = random.sample(free, min(3, len(free)))
         # a holder is asked again at once: without one nothing can come
-        return some + random.sample(self.holders, len(self.holders))
+        return sample + random.sample(self.holders, len(self.holders))
 
     def _chunk(self, node: str, digest: Sha256, begin: int, end: int, file: Any) -> int:
         """Append bytes ``begin`` to ``end`` as far as the node has them; how many came."""
@@ -95,42 +95,42 @@ class Getter:
             self.progress = now  # who drips bytes gives none
         return at - begin
 
-    def bring(self, digest: Sha256, size: int | None, what: str) -> str:
-        """A file as a path of ours, whole and checked. ``size`` None: one chunk at most."""
+    def bring(self, digest: Sha256, size: int | None, title: str) -> str:
+        """A file as our own path, complete and checked. ``size`` None: one chunk at most."""
         path = self.shelf.path(digest)
         if os.path.exists(path):
             return path
-        part = self.shelf.part(digest)
+        partial = self.shelf.partial_path(digest)
         for _ in range(2):
-            have = os.path.getsize(part) if os.path.exists(part) else 0
+            have = os.path.getsize(partial) if os.path.exists(partial) else 0
             self.resumed += have
-            with open(part, "ab") as file:
+            with open(partial, "ab") as file:
                 while size is None or have < size:
                     end = have + sharing.CHUNK if size is None else min(have + sharing.CHUNK, size)
-                    came = 0
+                    received = 0
                     for node in self._candidates():
-                        came = self._chunk(node, digest, have, end, file)
-                        if came:
+                        received = self._chunk(node, digest, have, end, file)
+                        if received:
                             break
-                    have += came
-                    self.received += came
-                    if size is None and came:
+                    have += received
+                    self.received += received
+                    if size is None and received:
                         break
-                    self._refuse_loss(what)
-                    if not came:
+                    self._refuse_loss(title)
+                    if not received:
                         time.sleep(sharing.PAUSE_S * (0.5 + random.random()))  # noqa: S311  # no secret
-            if sha256(part) == digest:
-                os.replace(part, path)
+            if sha256(partial) == digest:
+                os.replace(partial, path)
                 return path
             os.unlink(
-                part
+                partial
             )  # a node gave on what it had not checked yet, or the disk lost something
-        raise fetch.FetchError(f"{what} came damaged twice; verify the nodes that have it")
+        raise fetch.FetchError(f"{title} came damaged twice; verify the nodes that have it")
 
-    def _refuse_loss(self, what: str) -> None:
+    def _refuse_loss(self, title: str) -> None:
         if time.monotonic() - self.progress > sharing.LOST_S:
             raise fetch.FetchError(
-                f"nobody gave a byte of {what} for {sharing.LOST_S:.0f} s, and "
+                f"nobody gave a byte of {title} for {sharing.LOST_S:.0f} s, and "
                 f"{', '.join(self.holders)} should have it; see that this node reaches them on "
                 f"port {self.port}, and run this again: it goes on from where it was"
             )
@@ -139,10 +139,10 @@ class Getter:
         """All files of a dataset, and then the dataset in its place."""
         home = os.path.join(self.root, name)
         staged.refuse_foreign(home, name, staged.State(self.root))
-        what = f"{name}'s {staged.MANIFEST}"
-        with open(self.bring(identity, None, what), "rb") as stream:
+        title = f"{name}'s {staged.MANIFEST}"
+        with open(self.bring(identity, None, title), "rb") as stream:
             text = stream.read()
-        manifest = staged.manifest_in(text, what)
+        manifest = staged.manifest_in(text, title)
         sizes = {digest: manifest.bytes[file] for file, digest in manifest.sha256.items()}
         for file, digest in manifest.sha256.items():
             old = os.path.join(home, file)  # what is there and right need not come again
@@ -155,14 +155,14 @@ class Getter:
             if os.path.exists(self.shelf.path(digest)):
                 self.resumed += size
             else:
-                part = self.shelf.part(digest)
-                need += size - (os.path.getsize(part) if os.path.exists(part) else 0)
+                partial = self.shelf.partial_path(digest)
+                need += size - (os.path.getsize(partial) if os.path.exists(partial) else 0)
         fetch.need_room(self.root, need, name)
         for file, digest in sorted(manifest.sha256.items()):
             self.bring(digest, sizes[digest], f"{name}'s {file}")
-        self._place(name, manifest.sha256, text)
+        self._move_in(name, manifest.sha256, text)
 
-    def _place(self, name: FileName, sums: dict[InsidePath, Sha256], text: bytes) -> None:
+    def _move_in(self, name: FileName, sums: dict[InsidePath, Sha256], text: bytes) -> None:
         """Put the files of the shelf where the dataset's names say."""
         out = os.path.join(self.root, ".work", f"{name}.shared")
         shutil.rmtree(out, ignore_errors=True)
@@ -170,7 +170,7 @@ class Getter:
             target = os.path.join(out, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.link(self.shelf.path(digest), target)
-        staged.place(self.root, name, out, text)
+        staged.move_in(self.root, name, out, text)
         shutil.rmtree(out)
 
 

@@ -29,7 +29,7 @@ class Hub:
         self.shelf = shelf
         self.slots = threading.BoundedSemaphore(AT_ONCE)
         begun = time.monotonic()
-        self.heard = {each: begun for each in spec["gets"] if each != spec["me"]}
+        self.heard = {node: begun for node in spec["gets"] if node != spec["me"]}
         self.sent = 0
         self.lock = threading.Lock()
 
@@ -41,9 +41,9 @@ class Hub:
     def wait(self) -> list[str]:
         """Return once all that lack something are done, or not heard for LOST_S: the latter."""
         while True:
-            heard, now = self.heard.copy(), time.monotonic()
-            lost = [each for each, at in heard.items() if now - at > sharing.LOST_S]
-            if len(lost) == len(heard):
+            last_heard, now = self.heard.copy(), time.monotonic()
+            lost = [node for node, at in last_heard.items() if now - at > sharing.LOST_S]
+            if len(lost) == len(last_heard):
                 return lost
             time.sleep(sharing.PAUSE_S)
 
@@ -55,20 +55,20 @@ class Hub:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """GET /<sha256> with a Range gives what is there of it; POST /done says who needs no more."""
+    """GET /<sha256> with a Range gives what is there of it; POST /done tells who is complete."""
 
     timeout = sharing.SEND_S
     hub: Hub  # of the class that serve() makes
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet; what failed is said by who asked."""
+        """Keep quiet; the client reports failures."""
 
     def _answer(self, code: int, size: int = 0) -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(size))
         self.end_headers()
 
-    def _known(self) -> bool:
+    def _is_authorised(self) -> bool:
         """Whether who asks has the run's token."""
         token = self.headers.get("X-Trainbench-Token", "")
         if hmac.compare_digest(token.encode(), self.hub.token.encode()):
@@ -79,20 +79,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A node is done, well or not."""
-        if self._known():
+        if self._is_authorised():
             self.hub.heard.pop(self.headers.get("X-Trainbench-Node", ""), None)
             self._answer(204)
 
     def do_GET(self) -> None:
         """A chunk of a file."""
-        if not self._known():
+        if not self._is_authorised():
             return
-        asked = re.fullmatch(r"/([0-9a-f]{64})", self.path)
+        match = re.fullmatch(r"/([0-9a-f]{64})", self.path)
         span = re.fullmatch(r"bytes=([0-9]{1,18})-([0-9]{1,18})", self.headers.get("Range", ""))
-        if not asked or not span:
+        if not match or not span:
             self._answer(400)
             return
-        path = self.hub.shelf.find(Sha256(asked[1]))
+        path = self.hub.shelf.find(Sha256(match[1]))
         if path is None:
             self._answer(404)
             return
@@ -109,17 +109,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, path: str, begin: int, end: int) -> None:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            left = min(end, size, begin + sharing.CHUNK) - begin
-            if left <= 0:
+            bytes_left = min(end, size, begin + sharing.CHUNK) - begin
+            if bytes_left <= 0:
                 self._answer(416)
                 return
-            self._answer(206, left)
+            self._answer(206, bytes_left)
             stream.seek(begin)
-            while block := stream.read(min(left, BLOCK)):
+            while block := stream.read(min(bytes_left, BLOCK)):
                 with self.hub.lock:  # before: who has the last of it may end us at once
                     self.hub.sent += len(block)
                 self.wfile.write(block)
-                left -= len(block)
+                bytes_left -= len(block)
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -133,16 +133,16 @@ class Server(http.server.ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is no news."""
+        """Ignore a connection that broke."""
 
 
 def listen(address: str, port: int, hub: Hub) -> Server:
     """Serve on the cluster's own network only. Raises FetchError."""
     try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        address_info = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise fetch.FetchError(f"{address}: {error.strerror}; set cluster_address") from None
-    number = str(found[4][0])
+    number = str(address_info[4][0])
     # a node's own name is often a loopback address to itself
     if number != address and ipaddress.ip_address(number.partition("%")[0]).is_loopback:
         raise fetch.FetchError(
@@ -150,7 +150,7 @@ def listen(address: str, port: int, hub: Hub) -> Server:
         )
 
     class Bound(Server):
-        address_family = found[0]
+        address_family = address_info[0]
 
     try:
         server = Bound((number, port), type("Handler", (Handler,), {"hub": hub}))

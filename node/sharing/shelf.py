@@ -13,9 +13,9 @@ class Shelf:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.whole: dict[Sha256, str] = {}
+        self.complete: dict[Sha256, str] = {}
 
-    def part(self, digest: Sha256) -> str:
+    def partial_path(self, digest: Sha256) -> str:
         """Where a file is while it comes."""
         return os.path.join(self.folder, digest + ".part")
 
@@ -25,13 +25,13 @@ class Shelf:
 
     def add_dataset(self, home: str, identity: Sha256) -> None:
         """All files of a dataset that was checked."""
-        self.whole[identity] = os.path.join(home, staged.MANIFEST)
+        self.complete[identity] = os.path.join(home, staged.MANIFEST)
         for file, digest in staged.manifest_of(home).sha256.items():
-            self.whole[digest] = os.path.join(home, file)
+            self.complete[digest] = os.path.join(home, file)
 
     def find(self, digest: Sha256) -> str | None:
         """What of the file can be read now."""
-        for path in (self.whole.get(digest), self.path(digest), self.part(digest)):
+        for path in (self.complete.get(digest), self.path(digest), self.partial_path(digest)):
             if path and os.path.exists(path):
                 return path
         return None

@@ -32,9 +32,9 @@ class MachineState:
 def own_repositories(spec: Spec, machine: MachineState) -> list[Spec]:
     """Those that nobody else has configured: two files for one would be an error of apt's."""
     return [
-        each
-        for each in spec["repositories"]
-        if (each["uri"].rstrip("/"), each["suite"]) not in machine.foreign
+        repository
+        for repository in spec["repositories"]
+        if (repository["uri"].rstrip("/"), repository["suite"]) not in machine.foreign
     ]
 
 
@@ -64,82 +64,88 @@ def wanted_text(item: Spec, have: str | None) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last line of an answer, except where Docker says that there is help."""
+    """The last line of an answer, except Docker's hint at --help."""
     lines = [line for line in text.strip().splitlines() if line and "--help'" not in line]
     return lines[-1] if lines else "says nothing"
 
 
 def compare(spec: Spec, machine: MachineState) -> dict[str, Any]:
     """The differences in words, and what fixes them."""
-    said: list[str] = []
+    differences: list[str] = []
     todo: dict[str, Any] = {
         "keys": [], "apt_files": [], "files": [], "packages": [], "unhold": [], "hold": [],
         "after": [], "enable": [], "restart": [], "make": [],
     }  # fmt: skip
-    for each in own_repositories(spec, machine):
-        fault = key_fault(machine.keys.get(each["name"]), each["fingerprints"])
+    for repository in own_repositories(spec, machine):
+        fault = key_fault(machine.keys.get(repository["name"]), repository["fingerprints"])
         if fault:
-            said.append(f"repository {each['name']}: {fault}")
-            todo["keys"].append(each["name"])
-    _compare_packages(spec, machine, said, todo)
-    _compare_files(spec, machine, said, todo)
-    _compare_services(spec, machine, said, todo)
+            differences.append(f"repository {repository['name']}: {fault}")
+            todo["keys"].append(repository["name"])
+    _compare_packages(spec, machine, differences, todo)
+    _compare_files(spec, machine, differences, todo)
+    _compare_services(spec, machine, differences, todo)
     for item in spec["made"]:
         if applies(item, machine) and not re.search(item["expect"], machine.made[item["what"]]):
-            said.append(f"{item['what']}: {last_words(machine.made[item['what']])}")
+            differences.append(f"{item['what']}: {last_words(machine.made[item['what']])}")
             if item.get("make"):
                 todo["make"].append(item["what"])
     return {
-        "differences": said,
+        "differences": differences,
         "todo": todo,
         "interrupted": interrupted(machine.packages),
         "there": sorted(machine.paths),
         "links": machine.links,
         "installed": {
-            name: each.version
-            for name, each in sorted(present(machine.packages).items())
-            if name in {one for item in spec["packages"] for one in split(item)[0]}
+            name: package.version
+            for name, package in sorted(present(machine.packages).items())
+            if name in {name for item in spec["packages"] for name in split(item)[0]}
         },
     }
 
 
-def to_hold(spec: Spec, machine: MachineState, held: bool) -> list[str]:
+def to_hold(spec: Spec, machine: MachineState, is_held: bool) -> list[str]:
     """Installed packages that the rules hold; those that are held, or those that are not."""
     names = set()
     for rule in spec["held"]:
-        for name, each in present(machine.packages).items():
+        for name, package in present(machine.packages).items():
             matches = any(fnmatch.fnmatchcase(name, pattern) for pattern in rule["names"])
-            if matches and satisfies(each.version, rule.get("version", "")) and each.held == held:
+            if (
+                matches
+                and satisfies(package.version, rule.get("version", ""))
+                and package.held == is_held
+            ):
                 names.add(name)
     return sorted(names)
 
 
-def _compare_packages(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
+def _compare_packages(
+    spec: Spec, machine: MachineState, differences: list[str], todo: Spec
+) -> None:
     there = present(machine.packages)
     for item in spec["packages"]:
         names, version = split(item)
         have = next((there[name] for name in names if name in there), None)
-        wanted = f"{names[0]}={version}" if version else names[0]
+        request = f"{names[0]}={version}" if version else names[0]
         if have is None:
             broken = machine.packages.get(names[0])
             half = broken is not None and names[0] in interrupted(machine.packages)
-            said.append(
+            differences.append(
                 f"package {names[0]}: {broken.state if half and broken else 'not installed'}"
             )
-            todo["packages"].append(wanted)
+            todo["packages"].append(request)
         elif not satisfies(have.version, version):
-            said.append(f"package {have.name}: {have.version}, not {version}")
-            todo["packages"].append(wanted)
+            differences.append(f"package {have.name}: {have.version}, not {version}")
+            todo["packages"].append(request)
     if todo["packages"]:  # apt moves no held package for one that it is asked for
         ours = {*machine.ledger.get("held", []), *machine.ledger.get("packages", {})}
         todo["unhold"] = sorted(name for name in ours if name in there and there[name].held)
-    todo["hold"] = to_hold(spec, machine, held=False)
-    said += [f"package {name}: not held" for name in todo["hold"]]
+    todo["hold"] = to_hold(spec, machine, is_held=False)
+    differences += [f"package {name}: not held" for name in todo["hold"]]
 
 
-def _compare_files(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
+def _compare_files(spec: Spec, machine: MachineState, differences: list[str], todo: Spec) -> None:
     owed = machine.ledger.get("owed", {})
-    apt_files = [sources(each) for each in own_repositories(spec, machine)]
+    apt_files = [sources(repository) for repository in own_repositories(spec, machine)]
     changed = set()
     for item in apt_files + spec["files"]:
         if not applies(item, machine):
@@ -148,11 +154,11 @@ def _compare_files(spec: Spec, machine: MachineState, said: list[str], todo: Spe
         have = machine.files.get(path)
         text = wanted_text(item, have[0] if have else None)
         if have is None:
-            said.append(f"file {path}: missing")
+            differences.append(f"file {path}: missing")
         elif have[0] != text:
-            said.append(f"file {path}: edited")
+            differences.append(f"file {path}: edited")
         elif have[1] != mode:
-            said.append(f"file {path}: mode {have[1]}, not {mode}")
+            differences.append(f"file {path}: mode {have[1]}, not {mode}")
         else:
             continue
         changed.add(path)
@@ -164,27 +170,33 @@ def _compare_files(spec: Spec, machine: MachineState, said: list[str], todo: Spe
             item["path"] in changed or item["after"] in owed.get("after", [])
         ):
             if item["path"] not in changed:
-                said.append(f"file {item['path']}: {' '.join(item['after'])} has not run since")
+                differences.append(
+                    f"file {item['path']}: {' '.join(item['after'])} has not run since"
+                )
             if item["after"] not in todo["after"]:
                 todo["after"].append(item["after"])
-    for each in spec["services"]:
-        stale = changed & set(each.get("files", []))
-        if stale or each["name"] in owed.get("restart", []):
-            todo["restart"].append(each["name"])
+    for service in spec["services"]:
+        stale = changed & set(service.get("files", []))
+        if stale or service["name"] in owed.get("restart", []):
+            todo["restart"].append(service["name"])
             if not stale:
-                said.append(f"service {each['name']}: not restarted since its file changed")
+                differences.append(
+                    f"service {service['name']}: not restarted since its file changed"
+                )
 
 
-def _compare_services(spec: Spec, machine: MachineState, said: list[str], todo: Spec) -> None:
-    for each in spec["services"]:
-        name = each["name"]
+def _compare_services(
+    spec: Spec, machine: MachineState, differences: list[str], todo: Spec
+) -> None:
+    for service in spec["services"]:
+        name = service["name"]
         have = machine.services.get(name)
         if have is None:
-            said.append(f"service {name}: missing")
+            differences.append(f"service {name}: missing")
         elif not have["running"]:
-            said.append(f"service {name}: stopped")
+            differences.append(f"service {name}: stopped")
         elif not have["enabled"]:
-            said.append(f"service {name}: not enabled")
+            differences.append(f"service {name}: not enabled")
         else:
             continue
         todo["enable"].append(name)

@@ -15,25 +15,27 @@ def dearmor(data: bytes) -> bytes:
         body = block.split(b"-----END PGP")[0].replace(b"\r", b"").strip(b"\n")
         # headers such as `Version: ...` end with an empty line; the last line is a checksum
         lines = [line.strip() for line in body.split(b"\n")]
-        kept = [line for line in lines if line and b":" not in line and not line.startswith(b"=")]
-        out += base64.b64decode(b"".join(kept))
+        encoded = [
+            line for line in lines if line and b":" not in line and not line.startswith(b"=")
+        ]
+        out += base64.b64decode(b"".join(encoded))
     return out
 
 
 def fingerprints(data: bytes) -> list[str]:
     """Fingerprints of the primary keys in a keyring (RFC 4880: SHA-1 over the key's packet)."""
-    found = []
+    prints = []
     at = 0
     while at < len(data):
         tag = data[at]
         if not tag & 0x80:
             raise ValueError("not an OpenPGP key")
         if tag & 0x40:  # new format
-            kind, first = tag & 0x3F, data[at + 1]
-            if first < 192:
-                size, start = first, at + 2
-            elif first < 224:
-                size, start = ((first - 192) << 8) + data[at + 2] + 192, at + 3
+            kind, length = tag & 0x3F, data[at + 1]
+            if length < 192:
+                size, start = length, at + 2
+            elif length < 224:
+                size, start = ((length - 192) << 8) + data[at + 2] + 192, at + 3
             else:
                 size, start = int.from_bytes(data[at + 2 : at + 6], "big"), at + 6
         else:
@@ -41,10 +43,10 @@ def fingerprints(data: bytes) -> list[str]:
             size, start = int.from_bytes(data[at + 1 : at + 1 + width], "big"), at + 1 + width
         body = data[start : start + size]
         if kind == 6:
-            whole = b"\x99" + len(body).to_bytes(2, "big") + body
-            found.append(hashlib.sha1(whole).hexdigest().upper())  # noqa: S324  # what the format says
+            packet = b"\x99" + len(body).to_bytes(2, "big") + body
+            prints.append(hashlib.sha1(packet).hexdigest().upper())  # noqa: S324  # what the format says
         at = start + size
-    return found
+    return prints
 
 
 def key_fault(data: bytes | None, expected: list[str]) -> str:
@@ -52,12 +54,12 @@ def key_fault(data: bytes | None, expected: list[str]) -> str:
     if data is None:
         return "missing"
     try:
-        found = fingerprints(dearmor(data))
+        present = fingerprints(dearmor(data))
     except (ValueError, IndexError):
         return "not an OpenPGP key"
-    wanted = {each.replace(" ", "").upper() for each in expected}
-    if not found:
+    allowed = {fingerprint.replace(" ", "").upper() for fingerprint in expected}
+    if not present:
         return "empty"
-    if set(found) <= wanted:
+    if set(present) <= allowed:
         return ""
-    return f"key {', '.join(found)}, not {' or '.join(sorted(wanted))}"
+    return f"key {', '.join(present)}, not {' or '.join(sorted(allowed))}"

@@ -22,9 +22,9 @@ def before(spec: Spec, machine: MachineState, todo: Spec) -> dict[str, Any]:
         "services": {}, "made": {}, **machine.ledger,
     }  # fmt: skip
     ledger["role"] = spec["name"]
-    there = {name: each.version for name, each in present(machine.packages).items()}
+    there = {name: package.version for name, package in present(machine.packages).items()}
     ledger.setdefault("before", there)
-    held_before = [name for name, each in machine.packages.items() if each.held]
+    held_before = [name for name, package in machine.packages.items() if package.held]
     ledger.setdefault("held_before", held_before)
     for item in todo["apt_files"] + todo["files"]:
         have = machine.files.get(item["path"])
@@ -40,34 +40,36 @@ def before(spec: Spec, machine: MachineState, todo: Spec) -> dict[str, Any]:
     for item in spec["made"]:
         if item["what"] in todo["make"]:
             paths = [path for path in item.get("paths", []) if path not in machine.paths]
-            made = {"unmake": item.get("unmake", []), "paths": paths}
-            ledger["made"].setdefault(item["what"], made)
+            entry = {"unmake": item.get("unmake", []), "paths": paths}
+            ledger["made"].setdefault(item["what"], entry)
     ledger["owed"] = {"restart": todo["restart"], "after": todo["after"]}
     return ledger
 
 
-def account(spec: Spec, machine: MachineState, done: bool) -> dict[str, Any]:
+def account(spec: Spec, machine: MachineState, complete: bool) -> dict[str, Any]:
     """The ledger after a change, whole or broken off: what is new because of us."""
     ledger = dict(machine.ledger)
     if "before" not in ledger:  # nothing was begun
         return ledger
-    found: dict[str, str] = ledger.pop("before")
+    versions_before: dict[str, str] = ledger.pop("before")
     held_before = ledger.pop("held_before")
-    now = {name: each.version for name, each in present(machine.packages).items()}
+    now = {name: package.version for name, package in present(machine.packages).items()}
     roots = [name for item in spec["packages"] for name in split(item)[0]] + list(TOOLS)
-    new = (set(now) - set(found)) & reached(present(machine.packages), roots)
+    new = (set(now) - set(versions_before)) & reached(present(machine.packages), roots)
     ledger["packages"] = {**ledger["packages"], **{name: now[name] for name in sorted(new)}}
-    gone = {name: version for name, version in found.items() if name not in now}
-    ledger["removed"] = {**gone, **ledger["removed"]}
-    for name, version in found.items():
+    removed_versions = {
+        name: version for name, version in versions_before.items() if name not in now
+    }
+    ledger["removed"] = {**removed_versions, **ledger["removed"]}
+    for name, version in versions_before.items():
         if name in now and now[name] != version and name not in ledger["packages"]:
             ledger["changed"].setdefault(name, version)
-    held = set(to_hold(spec, machine, held=True)) - set(held_before)
-    ledger["held"] = sorted(set(ledger["held"]) | held)
-    if done:
+    newly_held = set(to_hold(spec, machine, is_held=True)) - set(held_before)
+    ledger["held"] = sorted(set(ledger["held"]) | newly_held)
+    if complete:
         ledger.pop("owed", None)
     else:  # a dependency whose root is not there yet is counted when the change is whole
-        ledger.update(before=found, held_before=held_before)
+        ledger.update(before=versions_before, held_before=held_before)
     return ledger
 
 
@@ -78,7 +80,7 @@ def removed(machine: MachineState) -> list[str]:
     return sorted(f"{name}={version}" for name, version in made_way.items() if name not in there)
 
 
-def told(plan: dict[str, Any]) -> list[str]:
+def removal_lines(plan: dict[str, Any]) -> list[str]:
     """Return a line for each kind of thing that a plan of `undo` removes or puts back."""
     titles = {
         "remove": "packages removed", "install": "packages put back", "downgrade": "packages put"
@@ -86,8 +88,8 @@ def told(plan: dict[str, Any]) -> list[str]:
     }  # fmt: skip
     names = {
         **{key: plan[key] for key in titles},
-        "restore": [each["path"] for each in plan["restore"]],
-        "unmake": [path for each in plan["unmake"] for path in each["paths"]],
+        "restore": [item["path"] for item in plan["restore"]],
+        "unmake": [path for item in plan["unmake"] for path in item["paths"]],
     }
     return [f"{title}: {' '.join(names[key])}" for key, title in titles.items() if names[key]]
 
@@ -102,17 +104,17 @@ def undo(machine: MachineState, offered: Collection[str] = ()) -> dict[str, Any]
     there = present(machine.packages)
     going, needed = removable(there, ledger.get("packages", {}))
     stays = [f"package {name}: {by} needs it" for name, by in sorted(needed.items())]
-    files, gone = [], []
+    files, to_delete = [], []
     for path, item in ledger.get("files", {}).items():
         have = machine.files.get(path)
         if item["old"] is None:
             if have is not None or path in machine.paths:
-                gone.append(path)
+                to_delete.append(path)
         elif have is not None and sha256(have[0]) == item.get("sha256"):
             files.append({"path": path, **item["old"]})
         elif have is not None and have[0] != item["old"]["content"]:
             stays.append(f"file {path}: somebody edited it since")
-    held = set(ledger.get("held", []))
+    held_names = set(ledger.get("held", []))
     services = [
         (name, state)
         for name, state in ledger.get("services", {}).items()
@@ -124,17 +126,17 @@ def undo(machine: MachineState, offered: Collection[str] = ()) -> dict[str, Any]
         if name in there and there[name].version != version
     }
     return {
-        "unhold": sorted(name for name in held if name in there and there[name].held),
+        "unhold": sorted(name for name in held_names if name in there and there[name].held),
         "remove": sorted(going),
-        "install": [each if each in offered else split(each)[0][0] for each in removed(machine)],
+        "install": [spec if spec in offered else split(spec)[0][0] for spec in removed(machine)],
         "downgrade": sorted(f"{name}={version}" for name, version in changed.items()),
         "restore": files,
-        "delete": gone,
+        "delete": to_delete,
         "stop": [name for name, state in services if state is None],
         "services": [{"name": name, **state} for name, state in services if state is not None],
         "unmake": [
-            {"what": what, **item}
-            for what, item in ledger.get("made", {}).items()
+            {"what": name, **item}
+            for name, item in ledger.get("made", {}).items()
             if any(path in machine.paths for path in item["paths"])
         ],
         "stays": stays,

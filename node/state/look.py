@@ -27,6 +27,6 @@ def look(spec: Spec) -> dict[str, Any]:
 
 def verify(spec: Spec) -> dict[str, Any]:
     """Raises StateError with what differs."""
-    if found := look(spec)["differences"]:
-        raise StateError("; ".join(found))
+    if differences := look(spec)["differences"]:
+        raise StateError("; ".join(differences))
     return {}

@@ -21,7 +21,7 @@ SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/usr/bin:/sbin
 
 
 def read_bytes(path: str) -> bytes | None:
-    """A file, or None where there is none that we may read."""
+    """A file, or None where we may read none."""
     try:
         with open(ROOT + path, "rb") as file:
             return file.read()
@@ -42,7 +42,7 @@ def run(argv: list[str], seconds: float = CHECK_S) -> tuple[int, str]:
     """A command's exit code and words; a missing one is 127."""
     env = {**os.environ, "LC_ALL": "C", "PATH": SEARCH}
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -54,12 +54,12 @@ def run(argv: list[str], seconds: float = CHECK_S) -> tuple[int, str]:
         return 127, f"{argv[0]} is not there"
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {seconds:g} s"
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return completed.returncode, completed.stdout.decode("utf-8", "replace")
 
 
 def read_services(names: list[str]) -> dict[str, dict[str, bool] | None]:
     """Whether each is enabled and runs; None for one that is not there."""
-    found: dict[str, dict[str, bool] | None] = {}
+    services: dict[str, dict[str, bool] | None] = {}
     if names and os.path.isdir(f"{ROOT}/run/systemd/system"):
         fields = ["--property=Id,LoadState,ActiveState,UnitFileState"]
         units = [f"{name}.service" for name in names]
@@ -69,16 +69,16 @@ def read_services(names: list[str]) -> dict[str, dict[str, bool] | None]:
             running = state.get("ActiveState") in ("active", "reloading", "activating")
             enabled = state.get("UnitFileState", "").startswith(("enabled", "static", "alias"))
             loaded = state.get("LoadState") not in ("not-found", None)
-            found[name] = {"enabled": enabled, "running": running} if loaded else None
-        return found
+            services[name] = {"enabled": enabled, "running": running} if loaded else None
+        return services
     for name in names:
         script = f"{ROOT}/etc/init.d/{name}"
         if not os.access(script, os.X_OK):
-            found[name] = None
+            services[name] = None
             continue
         links = glob.glob(f"{ROOT}/etc/rc[2345].d/S[0-9][0-9]{name}")
-        found[name] = {"enabled": bool(links), "running": run([script, "status"])[0] == 0}
-    return found
+        services[name] = {"enabled": bool(links), "running": run([script, "status"])[0] == 0}
+    return services
 
 
 def read_packages() -> dict[str, Package]:
@@ -112,29 +112,36 @@ def read_ledger(name: str) -> dict[str, Any]:
 def read_machine(spec: Spec) -> MachineState:
     """All that a comparison asks, read once."""
     ledger = read_ledger(spec["name"])
-    own = {sources(each)["path"] for each in spec["repositories"]}
-    paths = {item["path"] for item in spec["files"]} | own | set(ledger.get("files", {}))
+    own_files = {sources(repository)["path"] for repository in spec["repositories"]}
+    paths = {item["path"] for item in spec["files"]} | own_files | set(ledger.get("files", {}))
     foreign: set[tuple[str, str]] = set()
     for path in ["/etc/apt/sources.list", *glob.glob(f"{ROOT}{SOURCES}/*")]:
         path = path[len(ROOT) :] if ROOT and path.startswith(ROOT) else path
-        if path not in own and path.endswith((".list", ".sources")):
+        if path not in own_files and path.endswith((".list", ".sources")):
             foreign |= configured(path, (read_file(path) or ("", ""))[0])
-    asked = [item[key] for item in spec["files"] + spec["made"] for key in ("only_with", "unless")
-             if item.get(key)]  # fmt: skip
+    conditions = ("only_with", "unless")
+    candidates = [
+        item[key] for item in spec["files"] + spec["made"] for key in conditions if item.get(key)
+    ]
     for item in spec["made"]:
-        asked += item.get("paths", []) + item.get("leftovers", [])
-    asked += [path for item in ledger.get("made", {}).values() for path in item["paths"]]
-    asked += list(ledger.get("files", {}))
+        candidates += item.get("paths", []) + item.get("leftovers", [])
+    candidates += [path for item in ledger.get("made", {}).values() for path in item["paths"]]
+    candidates += list(ledger.get("files", {}))
     machine = MachineState(
         packages=read_packages(),
         files={path: read_file(path) for path in sorted(paths)},
-        keys={each["name"]: read_bytes(keyring(each)) for each in spec["repositories"]},
+        keys={
+            repository["name"]: read_bytes(keyring(repository))
+            for repository in spec["repositories"]
+        },
         foreign=foreign,
         services=read_services(
-            [each["name"] for each in spec["services"]] + sorted(ledger.get("services", {}))
+            [service["name"] for service in spec["services"]] + sorted(ledger.get("services", {}))
         ),
-        paths={path for path in asked if os.path.lexists(ROOT + path)},
-        links={path: os.readlink(ROOT + path) for path in asked if os.path.islink(ROOT + path)},
+        paths={path for path in candidates if os.path.lexists(ROOT + path)},
+        links={
+            path: os.readlink(ROOT + path) for path in candidates if os.path.islink(ROOT + path)
+        },
         ledger=ledger,
     )
     for item in spec["made"]:

@@ -31,7 +31,9 @@ class Package:
 def relation(text: str) -> tuple[tuple[str, ...], ...]:
     """`a (>= 1) | b:any, c` as groups of names, versions and architectures left out."""
     groups = (group.split("|") for group in text.split(",") if group.strip())
-    return tuple(tuple(re.split(r"[\s:(\[<]", name.strip())[0] for name in each) for each in groups)
+    return tuple(
+        tuple(re.split(r"[\s:(\[<]", name.strip())[0] for name in group) for group in groups
+    )
 
 
 def parse_listing(text: str) -> dict[str, Package]:
@@ -56,22 +58,22 @@ def parse_listing(text: str) -> dict[str, Package]:
 
 def present(packages: dict[str, Package]) -> dict[str, Package]:
     """Those that are installed, whole."""
-    return {name: each for name, each in packages.items() if each.state in INSTALLED}
+    return {name: package for name, package in packages.items() if package.state in INSTALLED}
 
 
 def interrupted(packages: dict[str, Package]) -> list[str]:
     """Those that dpkg began and did not end."""
-    whole = (*INSTALLED, "not-installed", "config-files")
-    return sorted(name for name, each in packages.items() if each.state not in whole)
+    settled = (*INSTALLED, "not-installed", "config-files")
+    return sorted(name for name, package in packages.items() if package.state not in settled)
 
 
 def providers(packages: dict[str, Package]) -> dict[str, set[str]]:
     """Each name, real or virtual, to the packages that stand for it."""
-    found: dict[str, set[str]] = {}
-    for name, each in packages.items():
-        for called in (name, name.partition(":")[0], *each.provides):
-            found.setdefault(called, set()).add(name)
-    return found
+    by_name: dict[str, set[str]] = {}
+    for name, package in packages.items():
+        for called in (name, name.partition(":")[0], *package.provides):
+            by_name.setdefault(called, set()).add(name)
+    return by_name
 
 
 def reached(packages: dict[str, Package], roots: Iterable[str]) -> set[str]:
@@ -80,35 +82,35 @@ def reached(packages: dict[str, Package], roots: Iterable[str]) -> set[str]:
     A package that recommends another is enough: apt installs those too.
     """
     by_name = providers(packages)
-    found: set[str] = set()
+    marked: set[str] = set()
     ahead = [name for root in roots for name in by_name.get(root, ())]
     while ahead:
         name = ahead.pop()
-        if name not in found:
-            found.add(name)
+        if name not in marked:
+            marked.add(name)
             groups = packages[name].needs + packages[name].wishes
-            ahead += [one for group in groups for word in group for one in by_name.get(word, ())]
-    return found
+            ahead += [name for group in groups for word in group for name in by_name.get(word, ())]
+    return marked
 
 
 def removable(packages: dict[str, Package], ours: Iterable[str]) -> tuple[set[str], dict[str, str]]:
-    """Which of ours can go, and those that stay, each with a package that needs it."""
+    """Which of our packages can go, and those that stay, each with a package that needs it."""
     by_name = providers(packages)
     going = {name for name in ours if name in packages}
-    kept: dict[str, str] = {}
+    needed_by: dict[str, str] = {}
     again = True
     while again:
         again = False
-        for name, each in packages.items():
+        for name, package in packages.items():
             if name in going:
                 continue
-            for group in each.needs:
-                standing = {one for word in group for one in by_name.get(word, ())}
+            for group in package.needs:
+                standing = {provider for word in group for provider in by_name.get(word, ())}
                 if standing and standing <= going:
                     going -= standing
-                    kept.update(dict.fromkeys(standing, name))
+                    needed_by.update(dict.fromkeys(standing, name))
                     again = True
-    return going, kept
+    return going, needed_by
 
 
 def split(item: str) -> tuple[list[str], str]:
@@ -117,6 +119,6 @@ def split(item: str) -> tuple[list[str], str]:
     return [name.strip() for name in names.split("|")], version.strip()
 
 
-def satisfies(have: str, wanted: str) -> bool:
+def satisfies(have: str, pattern: str) -> bool:
     """Whether a version is the wanted one, which may end in `*`."""
-    return not wanted or fnmatch.fnmatchcase(have, wanted)
+    return not pattern or fnmatch.fnmatchcase(have, pattern)

@@ -43,7 +43,7 @@ def configured(path: str, text: str) -> set[tuple[str, str]]:
                     pairs |= {(uri.rstrip("/"), s) for s in fields.get("suites", "").split()}
     else:
         for line in text.splitlines():
-            found = re.match(r"deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)", line.strip())
-            if found:
-                pairs.add((found[1].rstrip("/"), found[2]))
+            match = re.match(r"deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)", line.strip())
+            if match:
+                pairs.add((match[1].rstrip("/"), match[2]))
     return pairs

@@ -24,7 +24,7 @@ def write_ledger(name: str, ledger: dict[str, Any]) -> None:
     """Write it whole or not at all."""
     os.makedirs(LEDGERS, mode=0o755, exist_ok=True)
     text = json.dumps(ledger, indent=1, sort_keys=True)
-    write_text(f"{LEDGERS}/{name}.json", text, mode=0o600, last=True)
+    write_text(f"{LEDGERS}/{name}.json", text, mode=0o600, survives_power_loss=True)
 
 
 def begin(spec: Spec) -> dict[str, Any]:
@@ -63,11 +63,11 @@ def keys(spec: Spec) -> dict[str, Any]:
     """Fetch the keys that are missing or wrong, and install them."""
     machine = read_machine(spec)
     missing = compare(spec, machine)["todo"]["keys"]
-    for each in own_repositories(spec, machine):
-        if each["name"] in missing:
-            path = ROOT + keyring(each)
+    for repository in own_repositories(spec, machine):
+        if repository["name"] in missing:
+            path = ROOT + keyring(repository)
             with open(path + ".new", "wb") as file:
-                file.write(fetched_key(each))
+                file.write(fetched_key(repository))
             os.chmod(path + ".new", 0o644)
             os.replace(path + ".new", path)
     return {}
@@ -76,63 +76,67 @@ def keys(spec: Spec) -> dict[str, Any]:
 def wanted(spec: Spec) -> dict[str, Any]:
     """What apt would be asked for, and the repositories that nobody else has configured."""
     machine = read_machine(spec)
-    found = []
-    for each in own_repositories(spec, machine):
-        text = sources(each)["content"]
-        ring = base64.b64encode(fetched_key(each)).decode()
-        found.append({"name": each["name"], "content": text, "key": ring})
+    entries = []
+    for repository in own_repositories(spec, machine):
+        text = sources(repository)["content"]
+        ring = base64.b64encode(fetched_key(repository)).decode()
+        entries.append({"name": repository["name"], "content": text, "key": ring})
     items = [split(item) for item in spec["packages"]]
     return {
         "name": spec["name"],
         "wanted": [f"{names[0]}={version}" if version else names[0] for names, version in items],
         "lacking": compare(spec, machine)["todo"]["packages"],
         "files": [item for item in spec["files"] if item["path"].startswith("/etc/apt/")],
-        "repositories": found,
+        "repositories": entries,
     }
 
 
 def finish(spec: Spec) -> dict[str, Any]:
     """Count what is new; nothing may differ any more."""
-    return count(spec, whole=True)
+    return count(spec, complete=True)
 
 
 def account(spec: Spec) -> dict[str, Any]:
     """Count what is new after a failure."""
-    return count(spec, whole=False)
+    return count(spec, complete=False)
 
 
-def count(spec: Spec, whole: bool) -> dict[str, Any]:
-    """Count what is new; with ``whole`` nothing may differ any more."""
+def count(spec: Spec, complete: bool) -> dict[str, Any]:
+    """Count what is new; with ``complete`` nothing may differ any more."""
     machine = read_machine(spec)
     owed = machine.ledger.get("owed", {})
     machine.ledger["owed"] = {}
-    left = compare(spec, machine)["differences"]
+    differences = compare(spec, machine)["differences"]
     machine.ledger["owed"] = owed
     if "before" in machine.ledger:
-        write_ledger(spec["name"], books.account(spec, machine, done=whole and not left))
-    if whole and left:
-        raise StateError("setup ran to its end, and yet: " + "; ".join(left))
-    return {"differences": left}
+        write_ledger(
+            spec["name"], books.account(spec, machine, complete=complete and not differences)
+        )
+    if complete and differences:
+        raise StateError("setup ran to its end, and yet: " + "; ".join(differences))
+    return {"differences": differences}
 
 
 def undo(spec: Spec) -> dict[str, Any]:
     """What takes it all off again."""
     machine = read_machine(spec)
     # exit code 0 and a note where there is no such version
-    shown = {item: run(["apt-cache", "show", item])[1] for item in books.removed(machine)}
-    plan = books.undo(machine, [item for item, text in shown.items() if "\nVersion: " in text])
-    return {**plan, "told": books.told(plan)}
+    descriptions = {item: run(["apt-cache", "show", item])[1] for item in books.removed(machine)}
+    plan = books.undo(
+        machine, [item for item, text in descriptions.items() if "\nVersion: " in text]
+    )
+    return {**plan, "told": books.removal_lines(plan)}
 
 
 def forget(spec: Spec) -> dict[str, Any]:
     """Remove the ledger once nothing of it is left."""
     machine = read_machine(spec)
     plan = books.undo(machine)
-    left = plan["remove"] + plan["install"] + plan["delete"] + [
+    remaining = plan["remove"] + plan["install"] + plan["delete"] + [
         path for item in plan["unmake"] for path in item["paths"] if path in machine.paths
     ]  # fmt: skip
-    if left:
-        raise StateError(f"these could not be undone: {', '.join(left)}; run teardown again")
+    if remaining:
+        raise StateError(f"these could not be undone: {', '.join(remaining)}; run teardown again")
     if machine.ledger:
         os.unlink(f"{LEDGERS}/{spec['name']}.json")
         if not os.listdir(LEDGERS):

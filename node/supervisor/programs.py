@@ -27,7 +27,10 @@ def leave(file: str, folder: str) -> None:
             os.unlink(os.path.join(above, version))
         write(file, text)
     keep(file)
-    for path, name in ((file, sent.FILE), (sent.place(file), sent.place(sent.FILE))):
+    for path, name in (
+        (file, sent.FILE),
+        (sent.compiled_path(file), sent.compiled_path(sent.FILE)),
+    ):
         try:
             os.link(path, os.path.join(folder, name))
         except OSError:  # a file system without links

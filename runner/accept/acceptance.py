@@ -57,7 +57,9 @@ class AcceptState:
 
     def report(self, stage: str) -> StageReport | None:
         """Return what a stage found; None where it has not ended."""
-        return next((one for one in self.stages if one.stage == stage), None)
+        return next(
+            (stage_report for stage_report in self.stages if stage_report.stage == stage), None
+        )
 
     def with_stage(self, report: StageReport) -> "AcceptState":
         """Return the state after a stage has ended."""
@@ -66,7 +68,7 @@ class AcceptState:
     @property
     def lost(self) -> list[str]:
         """Return the nodes that take part no longer."""
-        return [host for one in (*self.stages, *self.rounds) for host in one.lost]
+        return [host for stage_report in (*self.stages, *self.rounds) for host in stage_report.lost]
 
 
 class Acceptance(Checkup):
@@ -100,14 +102,14 @@ def current(folder: Path, options: Mapping[str, Any], *, new: bool = False) -> A
 
     One that was asked for otherwise is not gone on with.
     """
-    known = list(acceptances(folder))
-    if known and not new:
+    earlier = list(acceptances(folder))
+    if earlier and not new:
         try:
-            state = known[-1].state
+            state = earlier[-1].state
         except UnreadableError as error:
             raise UserError(
-                f"{known[-1].path}: {error}; begin another acceptance with --new"
+                f"{earlier[-1].path}: {error}; begin another acceptance with --new"
             ) from None
         if state is None or (state.ended_at is None and dict(state.options) == dict(options)):
-            return known[-1]
-    return Acceptance(folder / str(int(known[-1].name) + 1 if known else 1))
+            return earlier[-1]
+    return Acceptance(folder / str(int(earlier[-1].name) + 1 if earlier else 1))

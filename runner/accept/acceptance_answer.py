@@ -37,13 +37,18 @@ class AcceptAnswer:
     @property
     def faults(self) -> list[NodeFault]:
         """All that is wrong, in the order of the stages."""
-        return [*(fault for one in self.state.stages for fault in one.faults), *self.marks]
+        return [
+            *(fault for stage_report in self.state.stages for fault in stage_report.faults),
+            *self.marks,
+        ]
 
     @property
     def failing(self) -> Mapping[str, list[NodeFault]]:
         """Each node with faults, and these."""
-        found = {host: [one for one in self.faults if host in one.nodes] for host in self.nodes}
-        return {host: faults for host, faults in found.items() if faults}
+        by_host = {
+            host: [fault for fault in self.faults if host in fault.nodes] for host in self.nodes
+        }
+        return {host: faults for host, faults in by_host.items() if faults}
 
     @property
     def healthy(self) -> list[str]:
@@ -53,16 +58,19 @@ class AcceptAnswer:
     @property
     def unanswered(self) -> list[str]:
         """What was to be tested and was not."""
-        asked = self.state.options.get("stages") or ()
-        missing = [f"stage {key} has not ended" for key in asked if not self.state.report(key)]
-        return [*missing, *(words for one in self.state.stages for words in one.unanswered)]
+        requested = self.state.options.get("stages") or ()
+        missing = [f"stage {key} has not ended" for key in requested if not self.state.report(key)]
+        return [
+            *missing,
+            *(reason for stage_report in self.state.stages for reason in stage_report.unanswered),
+        ]
 
     @property
     def untested(self) -> list[str]:
         """What this acceptance does not say."""
         left_out = [f"{test} (--leave-out)" for test in self.state.options.get("left_out") or ()]
-        said = [words for one in self.state.stages for words in one.untested]
-        return [*self.unanswered, *said, *left_out]
+        reasons = [reason for stage_report in self.state.stages for reason in stage_report.untested]
+        return [*self.unanswered, *reasons, *left_out]
 
     @property
     def exit_code(self) -> int:
@@ -82,7 +90,11 @@ class AcceptAnswer:
     @property
     def rows(self) -> list[Mapping[str, Any]]:
         """All figures, a row for each test, with the stage that measured it."""
-        return [{**test, "stage": one.stage} for one in self.state.stages for test in one.tests]
+        return [
+            {**test, "stage": stage_report.stage}
+            for stage_report in self.state.stages
+            for test in stage_report.tests
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that docs/how-to/accept.md describes."""
@@ -92,7 +104,7 @@ class AcceptAnswer:
             "exit_code": self.exit_code,
             "result": WORDS[self.exit_code],
             "healthy": self.healthy,
-            "failing": {host: [asdict(f) for f in found] for host, found in self.failing.items()},
+            "failing": {host: [asdict(f) for f in faults] for host, faults in self.failing.items()},
             "faults": [asdict(fault) for fault in self.faults],
             "untested": self.untested,
             "leave_out": dict(self.exclusion),
@@ -102,12 +114,14 @@ class AcceptAnswer:
     def junit(self) -> str:
         """Return JUnit XML: a test case for each stage and node, and one for the whole."""
         suite = ElementTree.Element("testsuite", name=f"accept {self.inventory}")
-        for one in self.state.stages:
+        for stage_report in self.state.stages:
             for host in (*self.nodes, "cluster"):
-                case = ElementTree.SubElement(suite, "testcase", classname=one.stage, name=host)
+                case = ElementTree.SubElement(
+                    suite, "testcase", classname=stage_report.stage, name=host
+                )
                 for fault in self.faults:
                     mine = host in fault.nodes or (host == "cluster" and not fault.nodes)
-                    if fault.stage == one.stage and mine:
+                    if fault.stage == stage_report.stage and mine:
                         text = printable(f"{fault.words}; {fault.cure}")
                         ElementTree.SubElement(
                             case, "failure", message=printable(fault.words)
@@ -121,21 +135,28 @@ class AcceptAnswer:
         parts: list[Table | Text | str] = []
         if self.rows:
             rows = [figure_cells(row) for row in self.rows]
-            parts.append(ruled(_TITLES, rows, whole=len(_TITLES), right={"of", "usual", "noise"}))
-        for where, words, cure in grouped(self.faults):
-            parts.append(one_line(f"fault: {': '.join(filter(None, (where, words)))}", "bold red"))
+            parts.append(
+                ruled(_TITLES, rows, unbroken=len(_TITLES), right={"of", "usual", "noise"})
+            )
+        for where, description, cure in grouped(self.faults):
+            parts.append(
+                one_line(f"fault: {': '.join(filter(None, (where, description)))}", "bold red")
+            )
             parts.append(one_line(f"       cure: {cure}"))
         for report in self.state.stages:
             parts += [one_line(f"note: {report.stage}: {note}") for note in report.notes]
-        parts += [one_line(f"not tested: {words}") for words in self.untested]
+        parts += [one_line(f"not tested: {reason}") for reason in self.untested]
         for key, value in self.exclusion.items():
             parts.append(one_line(f"to leave out failing nodes: {key} {value}"))
         parts.append(self._summary())
         return parts
 
     def _summary(self) -> Text:
-        took = lasts(sum(one.took_s for one in self.state.stages))
-        stages = ", ".join(f"{one.stage} {lasts(one.took_s)}" for one in self.state.stages)
+        took = lasts(sum(stage_report.took_s for stage_report in self.state.stages))
+        stages = ", ".join(
+            f"{stage_report.stage} {lasts(stage_report.took_s)}"
+            for stage_report in self.state.stages
+        )
         result = WORDS[self.exit_code]
         count = f"{len(self.healthy)} of {len(self.nodes)} nodes pass"
         style = {PASSED: "green", FAILED: "bold red"}.get(self.exit_code, "yellow")
@@ -144,18 +165,18 @@ class AcceptAnswer:
 
 def grouped(faults: Sequence[NodeFault]) -> list[tuple[str, str, str]]:
     """Return each fault once: on which nodes, unless its words begin with that; words; cure."""
-    found: dict[tuple[str, str], list[str]] = {}
+    hosts_by_fault: dict[tuple[str, str], list[str]] = {}
     for fault in faults:
-        found.setdefault((fault.words, fault.cure), []).extend(fault.nodes)
+        hosts_by_fault.setdefault((fault.words, fault.cure), []).extend(fault.nodes)
     return [
         (
             ""
-            if any(words.startswith(host) for host in nodes)
+            if any(description.startswith(host) for host in nodes)
             else short(list(dict.fromkeys(nodes))),
-            words,
+            description,
             cure,
         )
-        for (words, cure), nodes in found.items()
+        for (description, cure), nodes in hosts_by_fault.items()
     ]
 
 
@@ -167,13 +188,13 @@ def figure_cells(row: Mapping[str, Any]) -> list[str]:
         name = f"training on {row['nodes']} nodes"
     if not figures:
         return [row["stage"], name, row["unit"], "0", "", "", "", ""]
-    lowest = min(figures, key=lambda one: one["value"])
-    many = len(lowest["nodes"]) > 2
-    where = f"{len(lowest['nodes'])} nodes" if many else " with ".join(lowest["nodes"])
+    lowest = min(figures, key=lambda figure: figure["value"])
+    is_group = len(lowest["nodes"]) > 2
+    where = f"{len(lowest['nodes'])} nodes" if is_group else " with ".join(lowest["nodes"])
     device = lowest["device"]
     where += "" if device is None else f" device {device}"
     less = lowest["value"] / row["reference"] - 1 if row["reference"] else 0.0
     low = rounded(lowest["value"]) + (f" ({less:+.0%})" if len(figures) > 1 else "")
-    noise = sorted(one["noise"] for one in figures)[len(figures) // 2]
+    noise = sorted(figure["noise"] for figure in figures)[len(figures) // 2]
     usual = rounded(row["reference"])
     return [row["stage"], name, row["unit"], str(len(figures)), usual, low, where, f"{noise:.1%}"]

@@ -4,7 +4,7 @@
     matmul_bf16: {at_least: 600, source: "contract of 2026-05, table 2"}
     pair: {at_least: 40}
 
-Keys are tests, as answer.json has them. Nothing is shipped: a number without a source is no mark.
+Keys are tests, as answer.json has them. Nothing is shipped: a mark needs a source.
 """
 
 import statistics
@@ -60,10 +60,10 @@ def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) ->
             continue
         name, unit = TESTS[test.split()[0]]
         source = f" ({mark['source']})" if mark.get("source") else ""
-        words = f"{where}: {name} {rounded(figure['value'])} {unit}, the mark is"
-        words += f" {rounded(mark['at_least'])}{source}"
+        description = f"{where}: {name} {rounded(figure['value'])} {unit}, the mark is"
+        description += f" {rounded(mark['at_least'])}{source}"
         nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
-        faults.append(NodeFault(stage, "mark", nodes, words, remedy("mark")))
+        faults.append(NodeFault(stage, "mark", nodes, description, remedy("mark")))
     return faults
 
 
@@ -71,18 +71,22 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
     """Return figures that are lower than those of the same place in earlier acceptances.
 
     By more than healthy figures differ, and by more than noise explains. Acceptances with other
-    options are no measure.
+    options do not count.
     """
-    alike = [one for one in earlier if dict(one.options) == dict(state.options)][-KEPT:]
-    known: dict[tuple[str, str], list[float]] = {}
-    for one in alike:
-        for _, test, figure, where in figures_of(one):
+    alike = [
+        state_before
+        for state_before in earlier
+        if dict(state_before.options) == dict(state.options)
+    ][-KEPT:]
+    values: dict[tuple[str, str], list[float]] = {}
+    for state_before in alike:
+        for _, test, figure, where in figures_of(state_before):
             if not figure["slow"]:
-                known.setdefault((test, where), []).append(figure["value"])
-    count = len(known)
+                values.setdefault((test, where), []).append(figure["value"])
+    count = len(values)
     faults = []
     for stage, test, figure, where in figures_of(state):
-        before = known.get((test, where))
+        before = values.get((test, where))
         if before is None or figure["slow"]:
             continue
         usual = statistics.median(before)
@@ -91,10 +95,12 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
         floor = floor_of(test.split()[0], device)
         if is_low(figure["value"], usual, figure["noise"], 0.0, max(floor, apart), count):
             name, unit = TESTS[test.split()[0]]
-            words = f"{where}: {name} {rounded(figure['value'])} {unit}, in earlier acceptances"
+            description = (
+                f"{where}: {name} {rounded(figure['value'])} {unit}, in earlier acceptances"
+            )
             nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
             fault = NodeFault(
-                stage, "regression", nodes, f"{words} {rounded(usual)}", remedy("regression")
+                stage, "regression", nodes, f"{description} {rounded(usual)}", remedy("regression")
             )
             faults.append(fault)
     return faults

@@ -19,12 +19,12 @@ from runner.report.templating import templates
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
 
 
-def page(answer: AcceptAnswer, asked: Answer) -> str:
+def page(answer: AcceptAnswer, machine_answer: Answer) -> str:
     """Write the page, redacted."""
     redaction = Redaction(list(answer.nodes), [])
-    for env in asked.envs.values():
+    for env in machine_answer.envs.values():
         redaction.learn_content(env)
-    content = redaction.content(_content(answer, asked))
+    content = redaction.content(_content(answer, machine_answer))
     return (
         templates()
         .get_template("accept/page.html.j2")
@@ -32,48 +32,48 @@ def page(answer: AcceptAnswer, asked: Answer) -> str:
     )
 
 
-def _content(answer: AcceptAnswer, asked: Answer) -> dict[str, Any]:
+def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
     state = answer.state
     return {
         "result": WORDS[answer.exit_code],
         "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
-        "took": lasts(sum(one.took_s for one in state.stages)),
+        "took": lasts(sum(stage_report.took_s for stage_report in state.stages)),
         "nodes": [
             {"host": host, "faults": len(answer.failing.get(host, ()))} for host in answer.nodes
         ],
         "healthy": len(answer.healthy),
         "faults": [
-            {"where": where, "words": words, "cure": cure}
-            for where, words, cure in grouped(answer.faults)
+            {"where": where, "words": description, "cure": cure}
+            for where, description, cure in grouped(answer.faults)
         ],
         "stages": [
             {
-                "stage": one.stage,
-                "took": lasts(one.took_s),
-                "commands": list(one.commands),
-                "notes": list(one.notes),
-                "faults": len(one.faults),
+                "stage": stage_report.stage,
+                "took": lasts(stage_report.took_s),
+                "commands": list(stage_report.commands),
+                "notes": list(stage_report.notes),
+                "faults": len(stage_report.faults),
             }
-            for one in state.stages
+            for stage_report in state.stages
         ],
         "figures": [figure_cells(row) for row in answer.rows],
         "untested": answer.untested,
         "options": {
             k: str(v) for k, v in state.options.items() if v and k not in ("node", "stages")
         },
-        "machine": machine(asked),
+        "machine": machine(machine_answer),
         "command": accept("").strip("`"),
     }
 
 
-def machine(asked: Answer) -> list[list[str]]:
+def machine(answer: Answer) -> list[list[str]]:
     """Return what the nodes are, an item each, as most of them have it."""
     from runner.doctor.items import items_of
 
     rows = []
-    items = [{item.name: item.value for item in items_of(env)} for env in asked.envs.values()]
+    items = [{item.name: item.value for item in items_of(env)} for env in answer.envs.values()]
     for name in MACHINE:
-        values = [one.get(name) for one in items if one.get(name)]
+        values = [values_by_name.get(name) for values_by_name in items if values_by_name.get(name)]
         if values:
             rows.append([name, str(max(values, key=values.count))])
     return rows

@@ -59,32 +59,32 @@ class Session:
         self.answer = asking.survey(*args)
         return self.answer
 
-    def measured(self, checks: Sequence[str], told: str, without: Sequence[str]) -> Judgement:
+    def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
         """Measure the nodes; again what noise hid, for longer, and what seems slow in one try."""
         effort = self.options.effort(len(self.hosts) - len(without))
-        found = self._measured(checks, told, without, effort)
+        judgement = self._measured(checks, title, without, effort)
         for again in range(MORE_TRIES):
-            hidden = [row.test for row in found.rows if row.noisy]
-            slow = [one.test for one in found.slow if one.test in ONE_TRY]
+            hidden = [row.test for row in judgement.rows if row.noisy]
+            slow = [part.test for part in judgement.slow if part.test in ONE_TRY]
             tests = list(dict.fromkeys(hidden or slow))
-            if not tests or found.failed or (hidden and found.slow):
+            if not tests or judgement.failed or (hidden and judgement.slow):
                 break
             needed = [check for check in checks if check in map(check_of, tests)]
-            left_out = [one for one in TESTS if one not in tests]
+            left_out = [test for test in TESTS if test not in tests]
             longer = effort.seconds * (again + 2) if hidden else effort.seconds
             effort_again = replace(effort, seconds=longer, left_out=tuple(left_out))
-            words = f"{told}, {'noisy' if hidden else 'slow'} tests again"
-            more = self._measured(needed, words, without, effort_again)
+            title_again = f"{title}, {'noisy' if hidden else 'slow'} tests again"
+            more = self._measured(needed, title_again, without, effort_again)
             if hidden:
-                found = found.with_rows(more)
+                judgement = judgement.with_rows(more)
             elif not more.failed:
-                found = with_tries(found, more, tests, self.cluster.device)
+                judgement = with_tries(judgement, more, tests, self.cluster.device)
             else:
-                found = replace(found, failed=more.failed, held_up=more.held_up)
-        return found
+                judgement = replace(judgement, failed=more.failed, held_up=more.held_up)
+        return judgement
 
     def _measured(
-        self, checks: Sequence[str], told: str, without: Sequence[str], effort: Effort
+        self, checks: Sequence[str], title: str, without: Sequence[str], effort: Effort
     ) -> Judgement:
         judged = asking.measure(
             self.acceptance,
@@ -96,7 +96,7 @@ class Session:
             self.console,
             effort=effort,
             without=[*self.state.lost, *without],
-            told=told,
+            title=title,
         )
         if self.interrupts.count:
             raise KeyboardInterrupt
@@ -113,13 +113,15 @@ class Session:
                 break
             faults += lost_faults(stage, judged.held_up, judged.failed)
             lost += judged.held_up
-            left = len(self.hosts) - len(lost)
-            if not judged.held_up or not left or len(lost) > LOSSES or self.in_jobs:
+            remaining = len(self.hosts) - len(lost)
+            if not judged.held_up or not remaining or len(lost) > LOSSES or self.in_jobs:
                 break
-        alone = {one.nodes[0] for one in judged.slow if len(one.nodes) == 1}
-        for one in judged.slow:  # a pair with a node that is slow by itself is that node's
-            nodes = tuple(host for host in one.nodes if host in alone) or one.nodes
-            faults.append(NodeFault(stage, one.test, nodes, one.words, remedy(one.test)))
+        alone = {slow_part.nodes[0] for slow_part in judged.slow if len(slow_part.nodes) == 1}
+        for slow_part in judged.slow:  # a pair with a node that is slow by itself is that node's
+            nodes = tuple(host for host in slow_part.nodes if host in alone) or slow_part.nodes
+            faults.append(
+                NodeFault(stage, slow_part.test, nodes, slow_part.words, remedy(slow_part.test))
+            )
         unanswered = [f"{row.name}: {row.reason}" for row in judged.rows if row.reason]
         if judged.reason:
             unanswered.append(judged.reason)
@@ -148,14 +150,14 @@ class Session:
         self.acceptance.save(state)
 
 
-def lost_faults(stage: str, hosts: Sequence[str], words: str) -> list[NodeFault]:
+def lost_faults(stage: str, hosts: Sequence[str], reason: str) -> list[NodeFault]:
     """Say that nodes ended a run for all; nobody can say which where none is named."""
     if not hosts:
-        said = f"stage {stage} did not end, and it cannot be said which node ended it: {words}"
-        return [NodeFault(stage, "lost", (), said, remedy("lost"))]
+        sentence = f"stage {stage} did not end, and it cannot be said which node ended it: {reason}"
+        return [NodeFault(stage, "lost", (), sentence, remedy("lost"))]
     return [
         NodeFault(
-            stage, "lost", (host,), f"{host} ended stage {stage} for all: {words}", remedy("lost")
+            stage, "lost", (host,), f"{host} ended stage {stage} for all: {reason}", remedy("lost")
         )
         for host in hosts
     ]
@@ -177,11 +179,11 @@ def limited(cluster: Cluster, host: str) -> Cluster:
     """Return the cluster of one node alone. Raises UserError where it has no such node."""
     if not host:
         return cluster
-    found = tuple(node for node in cluster.nodes if node.host == host)
-    if not found:
-        known = ", ".join(node.host for node in cluster.nodes[:8])
-        raise UserError(f"the inventory {cluster.path} has no node {host}; it has {known}")
-    return replace(cluster, nodes=found)
+    nodes = tuple(node for node in cluster.nodes if node.host == host)
+    if not nodes:
+        hosts = ", ".join(node.host for node in cluster.nodes[:8])
+        raise UserError(f"the inventory {cluster.path} has no node {host}; it has {hosts}")
+    return replace(cluster, nodes=nodes)
 
 
 def accept(
@@ -209,8 +211,8 @@ def accept(
         if state.stages:
             session.answer = gather(acceptance, inventory=str(cluster.path))
             session.answer = replace(session.answer, engine=cluster.engine)
-            done = ", ".join(one.stage for one in state.stages)
-            console.print(one_line(f"going on with {acceptance.path}: {done} done"))
+            finished = ", ".join(stage_report.stage for stage_report in state.stages)
+            console.print(one_line(f"going on with {acceptance.path}: {finished} done"))
         for key, title, do in stages:
             if key in options.stages and session.state.report(key) is None:
                 silent: list[NodeFault] = []
@@ -230,6 +232,6 @@ def accept(
 def ended(report: StageReport) -> str:
     """Return a stage's line once it has ended."""
     nodes = sorted({host for fault in report.faults for host in fault.nodes})
-    found = f"{len(report.faults)} faults on {', '.join(nodes) or 'nodes that it cannot name'}"
+    fault_text = f"{len(report.faults)} faults on {', '.join(nodes) or 'nodes that it cannot name'}"
     took = lasts(report.took_s)
-    return f"{report.stage}: {found if report.faults else 'passed'}, {took}"
+    return f"{report.stage}: {fault_text if report.faults else 'passed'}, {took}"

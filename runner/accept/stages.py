@@ -40,15 +40,17 @@ def alike_faults(answer: Answer) -> list[NodeFault]:
     faults = unreachable("alike", answer)
     for host, entries in answer.failures.items():
         for entry in entries:
-            words = f"{entry['role']}: {' '.join(entry['message'].split())}"
-            faults.append(NodeFault("alike", "system", (host,), words, remedy("system")))
+            description = f"{entry['role']}: {' '.join(entry['message'].split())}"
+            faults.append(NodeFault("alike", "system", (host,), description, remedy("system")))
     for finding in answer.comparison.findings:
         if finding.severity == SPOILS:
-            words = finding.words
+            description = finding.words
             nodes = tuple(finding.nodes)
             if len(answer.envs) == 2:
-                words += "; of two nodes it cannot be said which is right"
-            faults.append(NodeFault("alike", finding.item, nodes, words, remedy(finding.item)))
+                description += "; of two nodes it cannot be said which is right"
+            faults.append(
+                NodeFault("alike", finding.item, nodes, description, remedy(finding.item))
+            )
     return faults
 
 
@@ -60,9 +62,9 @@ def devices(session: Session) -> StageReport:
 def links(session: Session) -> StageReport:
     """Measure links within nodes, between pairs and between all nodes."""
     report = session.probe(["network", "collectives"], "links")
-    two = len(session.hosts) == 2
-    words = "a slow link of two nodes: there is no other to compare it with"
-    return replace(report, untested=(*report.untested, words)) if two else report
+    is_pair = len(session.hosts) == 2
+    reason = "a slow link of two nodes: there is no other to compare it with"
+    return replace(report, untested=(*report.untested, reason)) if is_pair else report
 
 
 def storage(session: Session) -> StageReport:

@@ -79,8 +79,8 @@ def sized(cell: Cell, nodes: int, iterations: int | None = None) -> Cell:
 
 def chunks(nodes: Sequence[Node], size: int) -> list[tuple[Node, ...]]:
     """Return disjoint groups of neighbours; those that are left over join none."""
-    whole = len(nodes) // size
-    return [tuple(nodes[at * size : (at + 1) * size]) for at in range(whole)]
+    count = len(nodes) // size
+    return [tuple(nodes[at * size : (at + 1) * size]) for at in range(count)]
 
 
 def combined(
@@ -106,11 +106,15 @@ def combined(
             port_try=port_try,
         )
         limits, run_id = run.limits, run.id
-        for part in run.nodes:
+        for node_run in run.nodes:
             rank = len(parts)
-            own = str(folder / names.node(rank, part.host)) if cluster.engine.in_jobs else part.dir
-            argv = tuple(word.replace(part.dir, own) for word in part.argv)
-            parts.append(replace(part, node_rank=rank, dir=own, argv=argv))
+            folder_of_node = (
+                str(folder / names.node(rank, node_run.host))
+                if cluster.engine.in_jobs
+                else node_run.dir
+            )
+            argv = tuple(word.replace(node_run.dir, folder_of_node) for word in node_run.argv)
+            parts.append(replace(node_run, node_rank=rank, dir=folder_of_node, argv=argv))
     assert limits is not None
     placement = cell.placement
     return Orders(run_id, limits, tuple(parts), secrets, placement)
@@ -124,24 +128,28 @@ def training(session: Session) -> StageReport:
     cell = matrix.cells[0]
     checks.check_cells([sized(cell, 1)], session.cluster, matrix.warmup_iters)
     for size in group_sizes(len(session.nodes)):
-        if not any(one.stage == f"{size}" for one in session.state.rounds):
+        if not any(round_report.stage == f"{size}" for round_report in session.state.rounds):
             keep(session, train_round(session, matrix, cell, size))
-    if session.options.soak_s and not any(one.stage == "soak" for one in session.state.rounds):
+    if session.options.soak_s and not any(
+        round_report.stage == "soak" for round_report in session.state.rounds
+    ):
         keep(session, soak(session, matrix, cell))
     rounds = session.state.rounds
-    tests = tuple(test for one in rounds for test in one.tests)
-    notes = tuple(note for one in rounds for note in one.notes)
+    tests = tuple(test for round_report in rounds for test in round_report.tests)
+    notes = tuple(note for round_report in rounds for note in round_report.notes)
     return StageReport(
         STAGE,
         began_at,
-        sum(one.took_s for one in rounds) or time.monotonic() - began,
-        tuple(fault for one in rounds for fault in one.faults),
+        sum(round_report.took_s for round_report in rounds) or time.monotonic() - began,
+        tuple(fault for round_report in rounds for fault in round_report.faults),
         (*notes, *scaling(tests)),
         () if session.options.soak_s else ("training for long (--soak)",),
         (),
         tests,
-        tuple(host for one in rounds for host in one.lost),
-        tuple(dict.fromkeys(command for one in rounds for command in one.commands)),
+        tuple(host for round_report in rounds for host in round_report.lost),
+        tuple(
+            dict.fromkeys(command for round_report in rounds for command in round_report.commands)
+        ),
     )
 
 
@@ -164,10 +172,10 @@ def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> Stag
     while not tries or (slow and len(tries) < MOST_TRIES):
         nodes = [node for node in session.nodes if node.host not in lost]
         groups = chunks(nodes, min(size, len(nodes)))
-        told = f"training: {len(groups)} x {len(groups[0])} nodes{' again' if tries else ''}"
-        ran, ended_by, words = train(session, matrix, sized(cell, len(groups[0])), groups, told)
-        if words:
-            faults += lost_faults(STAGE, ended_by, words)
+        title = f"training: {len(groups)} x {len(groups[0])} nodes{' again' if tries else ''}"
+        ran, ended_by, reason = train(session, matrix, sized(cell, len(groups[0])), groups, title)
+        if reason:
+            faults += lost_faults(STAGE, ended_by, reason)
             lost += ended_by
             tries, slow = [], []
             if not ended_by or len(lost) > LOSSES or len(lost) >= len(nodes) or session.in_jobs:
@@ -177,8 +185,8 @@ def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> Stag
         row, slow = judge_round(tries, device)
     ran = tries[0]
     faults += [*slow, *judge_losses(ran)]
-    made = report(size, began_at, began, faults, lost, [row] if row else [], cell)
-    return replace(made, notes=same_losses(ran))
+    round_report = report(size, began_at, began, faults, lost, [row] if row else [], cell)
+    return replace(round_report, notes=same_losses(ran))
 
 
 def report(
@@ -208,21 +216,23 @@ def soak(session: Session, matrix: Matrix, cell: Cell) -> StageReport:
     """Train on all nodes for as long as was asked, by the rate that they had before."""
     began_at, began = time.time(), time.monotonic()
     nodes = session.nodes
-    rates = [test["reference"] for one in session.state.rounds for test in one.tests]
+    rates = [
+        test["reference"] for round_report in session.state.rounds for test in round_report.tests
+    ]
     batch = sized(cell, len(nodes)).parameters.get(GLOBAL) or 1
     seconds = session.options.soak_s
     iterations = int(min(MOST_SOAK_ITERS, max(50, seconds * (rates[-1] if rates else 1) / batch)))
     matrix = replace(matrix, time_limit_s=2 * seconds + 900)
     groups = [tuple(nodes)]
-    ran, ended_by, words = train(
+    ran, ended_by, reason = train(
         session, matrix, sized(cell, len(nodes), iterations), groups, "training for long"
     )
     faults = (
-        lost_faults("soak", ended_by, words)
-        if words
+        lost_faults("soak", ended_by, reason)
+        if reason
         else judge_soak(ran[0], session.cluster.device)
     )
-    return report("soak", began_at, began, faults, ended_by if words else (), [], cell)
+    return report("soak", began_at, began, faults, ended_by if reason else (), [], cell)
 
 
 def train(
@@ -230,7 +240,7 @@ def train(
     matrix: Matrix,
     cell: Cell,
     groups: Sequence[Sequence[Node]],
-    told: str,
+    title: str,
 ) -> tuple[list[GroupTraining], tuple[str, ...], str]:
     """Carry out one run of several groups; their figures, or who ended it and in what words."""
     acceptance, cluster = session.acceptance, session.cluster
@@ -243,27 +253,27 @@ def train(
         )
         content = {"trainbench": __version__, **orders.to_json()}
         write_json(attempt.path / names.RUN, content)
-        words = carry_out(session.engine, acceptance, attempt, orders, session.interrupts)
-        return Trained(attempt, words)
+        reason = carry_out(session.engine, acceptance, attempt, orders, session.interrupts)
+        return Trained(attempt, reason)
 
-    with live(session.console, lambda elapsed_s: f"{told}, {elapsed_s:.0f} s"):
+    with live(session.console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
         trained = on_a_free_port(once, session.interrupts)
     if session.interrupts.count:
         raise KeyboardInterrupt
-    if words := trained.failure:
-        return [], held_up(trained.attempt, trained.cause), words
+    if reason := trained.failure:
+        return [], held_up(trained.attempt, trained.cause), reason
     hosts = trained.attempt.hosts
-    found, first = [], 0
+    trainings, first_rank = [], 0
     for group in groups:
-        ranks = range(first, first + len(group))
+        ranks = range(first_rank, first_rank + len(group))
         logs = {local: trained.attempt.log(rank) for local, rank in enumerate(ranks)}
         measured = measure_run(cell, logs)
         steps = [step for step in measured.intervals if step.iteration > WARMUP]
         rates = tuple(step.samples_per_s for step in steps if step.samples_per_s)
         losses = tuple(step.loss for step in measured.intervals if step.loss is not None)
-        found.append(GroupTraining(tuple(hosts[rank] for rank in ranks), rates, losses))
-        first += len(group)
-    silent = [one.hosts[0] for one in found if not one.rates]
+        trainings.append(GroupTraining(tuple(hosts[rank] for rank in ranks), rates, losses))
+        first_rank += len(group)
+    silent = [group.hosts[0] for group in trainings if not group.rates]
     if silent:
         return [], tuple(silent), "the trainer's log has no step"
-    return found, (), ""
+    return trainings, (), ""

@@ -25,7 +25,9 @@ def plan(options: AcceptOptions, nodes: int, device: str) -> str:
     every = [options.expected_s(count, device) for count in counts]
     lines = ["  ".join(["stage     ", *(f"{count:>6} nodes" for count in counts)])]
     for stage in every[0]:
-        lines.append("  ".join([f"{stage:<10}", *(f"{lasts(one[stage]):>12}" for one in every)]))
+        lines.append(
+            "  ".join([f"{stage:<10}", *(f"{lasts(durations[stage]):>12}" for durations in every)])
+        )
     lines.append("  ".join([f"{'all':<10}", *(f"{lasts(sum(e.values())):>12}" for e in every)]))
     return "\n".join(lines)
 
@@ -37,12 +39,12 @@ def finish(session: Session, marks: Mapping[str, Mapping[str, Any]]) -> AcceptAn
 
     folder = session.acceptance.path
     state = replace(session.state, ended_at=time.time())
-    found = against_marks(state, marks) + against_earlier(state, _earlier(folder))
+    faults = against_marks(state, marks) + against_earlier(state, _earlier(folder))
     answer = AcceptAnswer(
         inventory=session.cluster.name,
         nodes=session.answer.nodes,
         state=state,
-        marks=tuple(found),
+        marks=tuple(faults),
         engine=session.cluster.engine,
     )
     texts = {
@@ -59,10 +61,10 @@ def finish(session: Session, marks: Mapping[str, Mapping[str, Any]]) -> AcceptAn
 
 
 def _earlier(folder: Path) -> list[AcceptState]:
-    """Return the acceptances before this one that ended; one whose state is damaged is none."""
+    """Return the acceptances before this one that ended, without those of a damaged state."""
     states = []
-    for one in acceptances(folder.parent):
-        if one.path != folder:
+    for acceptance in acceptances(folder.parent):
+        if acceptance.path != folder:
             with suppress(UnreadableError):
-                states.append(one.state)
+                states.append(acceptance.state)
     return [state for state in states if state is not None and state.ended_at is not None]

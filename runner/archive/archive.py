@@ -57,18 +57,18 @@ def opened(runs: Path, name: str | None) -> Iterator[Opened]:
         yield Opened(find_campaign(runs, name), runs)  # raises, and names the nearest
 
 
-def pack(root: str, named: Mapping[str, Path], target: Path) -> None:
-    """Write `target`, a .tar.gz, with the files `named` (name to path) in a folder `root`.
+def pack(root: str, contents: Mapping[str, Path], target: Path) -> None:
+    """Write `target`, a .tar.gz, with the files `contents` (name to path) in a folder `root`.
 
-    They stand in the order of their names, with a manifest of their checksums behind them; times,
+    They are in the order of their names, with a manifest of their checksums behind them; times,
     owners and the machine leave no trace, so that the same files give the same bytes. Only its
     owner may read it, as the campaign's folder. Raises UserError for more than can be read again.
     """
-    folders = {parent for name in named for parent in PurePosixPath(name).parents}
-    if len(named) + len(folders) >= MOST_FILES:
+    folders = {parent for name in contents for parent in PurePosixPath(name).parents}
+    if len(contents) + len(folders) >= MOST_FILES:
         raise UserError(f"{root} has more than {MOST_FILES} files and folders, too many to export")
     try:
-        inside = {InsidePath(f"{root}/{name}"): path for name, path in sorted(named.items())}
+        inside = {InsidePath(f"{root}/{name}"): path for name, path in sorted(contents.items())}
     except UnfitError as error:
         raise UserError(f"{printable(root)} cannot be exported: a file in it {error}") from None
     with (
@@ -110,7 +110,7 @@ def _plain(folder: Path) -> dict[str, Path]:
     paths = {}
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
+        hidden = any(folder_name.startswith(".") for folder_name in inside.parts)
         if hidden or path.name in (names.LOCK, "halt.control") or path.is_symlink():
             continue
         if path.is_file() and inside != Path(MANIFEST):

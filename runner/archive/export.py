@@ -48,9 +48,9 @@ class Gathered:
 @contextlib.contextmanager
 def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
     """Gather it. Raises UserError where redaction would change a figure."""
-    with read_to_show(campaign, redact=redact) as (shown, document, folder):
-        tables = _tables(document, shown.settings.matrix, folder / TABLES)
-        yield Gathered(shown, document, {**archive.files(shown.path), **tables}, folder)
+    with read_to_show(campaign, redact=redact) as (readable, document, folder):
+        tables = _tables(document, readable.settings.matrix, folder / TABLES)
+        yield Gathered(readable, document, {**archive.files(readable.path), **tables}, folder)
 
 
 @contextlib.contextmanager
@@ -63,21 +63,21 @@ def read_to_show(
     Raises UserError where redaction would change a figure.
     """
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
-        shown = campaign
+        readable = campaign
         if redact:
-            shown = _redacted(campaign, Path(folder) / "redacted")
+            readable = _redacted(campaign, Path(folder) / "redacted")
         document = read_campaign(
-            shown, shown.path / TABLES, copy_of=campaign, shape="flat", evidence=True
+            readable, readable.path / TABLES, copy_of=campaign, shape="flat", evidence=True
         )
         if redact:
             _same_figures(read_campaign(campaign, campaign.path), document)
-        yield shown, document, Path(folder)
+        yield readable, document, Path(folder)
 
 
 def export(campaign: Campaign, target: Path, *, redact: bool) -> None:
     """Write `target`, a .tar.gz. Raises UserError where redaction would change a figure."""
-    with gathered(campaign, redact=redact) as found:
-        archive.pack(found.campaign.name, found.files, target)
+    with gathered(campaign, redact=redact) as content:
+        archive.pack(content.campaign.name, content.files, target)
 
 
 def _tables(document: CampaignDocument, matrix: str, folder: Path) -> dict[str, Path]:
@@ -108,19 +108,19 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     """Write a copy of the campaign without names, in a folder of its own under `folder`."""
     # TensorBoard's files name the host that wrote them, in bytes that have a checksum; traces are
     # compressed.
-    named = {
+    files = {
         name: path
         for name, path in archive.files(campaign.path).items()
         if "tfevents" not in path.name and not is_trace("/".join(name.split("/")[5:]))
     }
     hosts = _hosts(campaign)
-    known = map(load_system, system_names())
-    reserved = {word for s in known for word in (s.name, *(item.name for item in s.parameters))}
+    systems = map(load_system, system_names())
+    reserved = {word for s in systems for word in (s.name, *(item.name for item in s.parameters))}
     redaction = Redaction([], [_user()], reserved)
     redaction.learn_content({"HOME": os.path.expanduser("~")})
     for name, host in hosts.items():
         redaction.host(name, host)
-    for path in named.values():
+    for path in files.values():
         content = _json(path)
         if content is not None:
             redaction.learn_content(content)
@@ -128,7 +128,7 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
             for text in _texts(path):
                 redaction.learn(text)
     home = folder / redaction.text(campaign.name)
-    for name, path in named.items():
+    for name, path in files.items():
         copy = home.joinpath(*map(redaction.name, name.split("/")))
         copy.parent.mkdir(parents=True, exist_ok=True)
         content = _json(path)
@@ -158,8 +158,8 @@ def _hosts(campaign: Campaign) -> dict[str, str]:
         with contextlib.suppress(UnreadableError):
             names_of_hosts |= {host: host for host in RunFolder(path.parent).hosts.values()}
     for host, inspected in campaign.inspections().items():
-        own = inspected.hostname or host
-        for name in (host, own, own.split(".")[0]):
+        hostname = inspected.hostname or host
+        for name in (host, hostname, hostname.split(".")[0]):
             names_of_hosts.setdefault(name, host)
     return names_of_hosts
 

@@ -94,7 +94,7 @@ def _verify(home: Path, sums: dict[str, str], where: str) -> None:
     (home / MANIFEST).unlink()
     there = {name.partition("/")[2]: digest for name, digest in sums.items()}
     del there[MANIFEST]
-    wanted = manifest["sha256"]
-    for name in sorted({*there, *wanted}):
-        if there.get(name) != wanted.get(name):
+    expected = manifest["sha256"]
+    for name in sorted({*there, *expected}):
+        if there.get(name) != expected.get(name):
             raise DamagedError(f"{printable(name)} in it is not what was exported")

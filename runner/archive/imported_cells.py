@@ -19,9 +19,9 @@ from runner.base.masking import is_secret
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
 from runner.logs.kinds import KINDS, kinds_of
-from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 from runner.logs.read import Reading
+from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
 from runner.systems.command import SYSTEM as COMMAND
 from runner.systems.common.words import NAME
 from runner.terms.cell import Cell
@@ -79,27 +79,27 @@ def check_keys(keys: Mapping[str, Any]) -> None:
             )
 
 
-def cell_of(name: str, log: str, reading: Reading, said: Declared) -> Cell:
+def cell_of(name: str, log: str, reading: Reading, declared: Declared) -> Cell:
     """Make the cell of a run. Raises UserError that names what is to be said of `log`."""
-    own, sizes = UNKNOWN.or_by(reading.facts), reading.summary.batch_sizes
-    devices = said.known.devices or own.devices
+    logged, sizes = UNKNOWN.or_by(reading.facts), reading.summary.batch_sizes
+    devices = declared.known.devices or logged.devices
     if devices is None:
         raise UserError(f"{log} does not say on how many devices it ran; give --devices N")
-    if devices % said.nodes:
-        raise UserError(f"{devices} devices do not spread evenly over {said.nodes} nodes")
-    tokens = said.known.tokens_per_sample or own.tokens_per_sample
-    if reading.tokens.job and not reading.summary.samples_per_s.seen and not tokens:
+    if devices % declared.nodes:
+        raise UserError(f"{devices} devices do not spread evenly over {declared.nodes} nodes")
+    tokens = declared.known.tokens_per_sample or logged.tokens_per_sample
+    if reading.tokens.job and not reading.summary.samples_per_s.count and not tokens:
         raise UserError(
             f"{log} has tokens/s, and does not say how many tokens are in a sample; give"
             " --tokens-per-sample N"
         )
     one_size = sizes[0] if sizes and sizes[0] == sizes[1] else None
     parameters = {
-        "log": said.log or _family(log, reading, said),
-        "samples_per_step": said.global_batch_size or one_size,
+        "log": declared.log or _family(log, reading, declared),
+        "samples_per_step": declared.global_batch_size or one_size,
         "tokens_per_sample": tokens,
-        "train_iters": whole(reading.facts.get(TRAIN_ITERS)) or None,
-        **said.set,
+        "train_iters": whole_number(reading.facts.get(TRAIN_ITERS)) or None,
+        **declared.set,
     }
     where = f"cell {name}"
     typed = COMMAND.recorded(parameters, where)
@@ -108,23 +108,23 @@ def cell_of(name: str, log: str, reading: Reading, said: Declared) -> Cell:
         system=COMMAND.name,
         pin="",
         dataset="",
-        nodes=said.nodes,
-        devices_per_node=devices // said.nodes,
+        nodes=declared.nodes,
+        devices_per_node=devices // declared.nodes,
         device_ids=None,
         env={},
         parameters={key: typed[key] for key, value in parameters.items() if value is not None},
-        axes={key: value for key, value in said.set.items() if key not in MODEL},
+        axes={key: value for key, value in declared.set.items() if key not in MODEL},
     )
     CellId(cell.id, where)
-    known = replace(cell, parameters=typed)
-    COMMAND.architecture(known)
-    COMMAND.batch_size(known)
+    typed_cell = replace(cell, parameters=typed)
+    COMMAND.architecture(typed_cell)
+    COMMAND.batch_size(typed_cell)
     return cell
 
 
-def _family(log: str, reading: Reading, said: Declared) -> str:
-    if said.family:
-        return said.family
+def _family(log: str, reading: Reading, declared: Declared) -> str:
+    if declared.family:
+        return declared.family
     kinds = [reading.kind] if reading.kind else kinds_of(reading.system)[:1]
     if not kinds or (reading.kind is None and reading.system is None):
         raise UserError(
@@ -135,10 +135,10 @@ def _family(log: str, reading: Reading, said: Declared) -> str:
 
 
 def printed_by(reading: Reading, cell: Cell) -> str:
-    """Name the trainer: one of ours that was recognised, else the family of its lines."""
-    known = reading.system if reading.system != COMMAND.name else None
+    """Name the trainer: a system that was recognised, else the family of its lines."""
+    recognised = reading.system if reading.system != COMMAND.name else None
     family = cell.parameters["log"]
-    return known or (family if isinstance(family, str) else COMMAND.name)
+    return recognised or (family if isinstance(family, str) else COMMAND.name)
 
 
 def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:
@@ -146,14 +146,14 @@ def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:
     status = _ENDS.get(verdict.status, "failed")
     if not reading.summary.logged_lines:
         status = "did_not_run"
-    place = verdict.path is not None
+    has_evidence = verdict.path is not None
     return Outcome(
         status=status,
         cause="",
         reason=printable(verdict.sentence),
         last_words=printable(verdict.words)[:300],
-        diagnosis=verdict.status if place else None,
-        evidence=Place(InsidePath(verdict.name), verdict.line) if place else None,
+        diagnosis=verdict.status if has_evidence else None,
+        evidence=Place(InsidePath(verdict.name), verdict.line) if has_evidence else None,
         rules=rules(),
     )
 

@@ -43,7 +43,7 @@ _PORT = 1  # run.json has one
 
 @dataclass(frozen=True)
 class Brought:
-    """A log's copy, before it lies in its run; `source` is what the user named."""
+    """A log's copy, before it is in its run; `source` is what the user named."""
 
     source: Path
     copy: Path
@@ -71,7 +71,7 @@ class Made:
 
 
 def import_logs(
-    logs: Sequence[Path], campaign: Campaign, said: Declared, *, cell: str | None, one_run: bool
+    logs: Sequence[Path], campaign: Campaign, declared: Declared, *, cell: str | None, one_run: bool
 ) -> list[Made]:
     """Make runs of logs: one of each, or one of all. Raises UserError before anything is written.
 
@@ -79,22 +79,23 @@ def import_logs(
     """
     FileName(campaign.name, "--into")
     with _beside(campaign) as folder:
-        brought = [_brought(log, folder / str(at)) for at, log in enumerate(logs)]
-        _not_twice(brought)
-        groups = [tuple(brought)] if one_run else [(each,) for each in brought]
+        copies = [_brought(log, folder / str(at)) for at, log in enumerate(logs)]
+        _not_twice(copies)
+        groups = [tuple(copies)] if one_run else [(copy,) for copy in copies]
         called = names_of([group[0].source for group in groups])
         planned = [
-            _planned(cell or name, group, said) for name, group in zip(called, groups, strict=True)
+            _planned(cell or name, group, declared)
+            for name, group in zip(called, groups, strict=True)
         ]
         _check(campaign, planned, cell)
         with campaign.locked(group=None):  # nothing of it is executed
             settings = _check(campaign, planned, cell)
-            made = []
-            for one in planned:
-                settings, repeat = _with(settings, one.cell)
-                made.append(_make(campaign, one, repeat, said))
+            imported = []
+            for run in planned:
+                settings, repeat = _with(settings, run.cell)
+                imported.append(_make(campaign, run, repeat, declared))
             campaign.write(settings)
-    return made
+    return imported
 
 
 @contextlib.contextmanager
@@ -130,24 +131,24 @@ def _brought(path: Path, copy: Path) -> Brought:
     return Brought(path, copy, ImportedLog(printable(str(path)), Sha256(digest.hexdigest()), size))
 
 
-def _not_twice(brought: Sequence[Brought]) -> None:
-    seen: dict[str, Path] = {}
-    for each in brought:
-        if other := seen.get(each.log.sha256):
-            raise UserError(f"{each.source} is the same log as {other}")
-        seen[each.log.sha256] = each.source
+def _not_twice(copies: Sequence[Brought]) -> None:
+    by_digest: dict[str, Path] = {}
+    for copy in copies:
+        if same_log := by_digest.get(copy.log.sha256):
+            raise UserError(f"{copy.source} is the same log as {same_log}")
+        by_digest[copy.log.sha256] = copy.source
 
 
-def _planned(name: str, logs: tuple[Brought, ...], said: Declared) -> LogRun:
+def _planned(name: str, logs: tuple[Brought, ...], declared: Declared) -> LogRun:
     reading = read(
-        [each.copy for each in logs],
-        said.system,
-        family=said.family,
-        global_batch_size=said.global_batch_size,
-        known=said.known,
-        readers=None if said.log is None else readers({"log": said.log}),
+        [log.copy for log in logs],
+        declared.system,
+        family=declared.family,
+        global_batch_size=declared.global_batch_size,
+        sizes=declared.known,
+        readers=None if declared.log is None else readers({"log": declared.log}),
     )
-    return LogRun(cell_of(name, str(logs[0].source), reading, said), logs, reading)
+    return LogRun(cell_of(name, str(logs[0].source), reading, declared), logs, reading)
 
 
 def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> Settings:
@@ -172,25 +173,25 @@ def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> S
             f"bench made campaign {campaign.name}, so no log goes into it; give --into a new name"
         )
     there = dict(_imported(campaign, settings))
-    for one in planned:
-        for log in one.logs:
+    for run in planned:
+        for log in run.logs:
             if log.log.sha256 in there:
                 raise UserError(
                     f"{log.source} is in campaign {campaign.name}: {there[log.log.sha256]}"
                 )
-    known = {each.name: each for each in settings.cells}
-    for one in planned:
-        other = known.get(one.cell.name)
-        if other is not None and cell is None:
+    by_name = {known_cell.name: known_cell for known_cell in settings.cells}
+    for run in planned:
+        same_name = by_name.get(run.cell.name)
+        if same_name is not None and cell is None:
             raise UserError(
-                f"campaign {campaign.name} has a cell {one.cell.name}; --cell {one.cell.name} makes"
+                f"campaign {campaign.name} has a cell {run.cell.name}; --cell {run.cell.name} makes"
                 " this log a repeat of it, --cell with another name a cell of its own"
             )
-        if other is not None and _identity(other) != _identity(one.cell):
+        if same_name is not None and _identity(same_name) != _identity(run.cell):
             raise UserError(
-                f"cell {other.name} {_differs(other, one.cell)}; give --cell another name"
+                f"cell {same_name.name} {_differs(same_name, run.cell)}; give --cell another name"
             )
-        known[one.cell.name] = AskedCell(**vars(one.cell))
+        by_name[run.cell.name] = AskedCell(**vars(run.cell))
     return settings
 
 
@@ -202,13 +203,15 @@ def _identity(cell: Cell) -> tuple[str, dict[str, Any]]:
 def _differs(was: Cell, now: Cell) -> str:
     """Say in what a cell is another one than that of its name."""
     facts = (
-        {"nodes": one.nodes, "devices_per_node": one.devices_per_node, **one.parameters}
-        for one in (was, now)
+        {"nodes": side.nodes, "devices_per_node": side.devices_per_node, **side.parameters}
+        for side in (was, now)
     )
     before, after = facts
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    said = (f"has {key} {before.get(key)}, and this log {after.get(key)}" for key in keys[:2])
-    return ", ".join(said) or "was made otherwise"
+    differences = (
+        f"has {key} {before.get(key)}, and this log {after.get(key)}" for key in keys[:2]
+    )
+    return ", ".join(differences) or "was made otherwise"
 
 
 def _imported(campaign: Campaign, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -222,16 +225,16 @@ def _imported(campaign: Campaign, settings: Settings) -> Iterator[tuple[str, str
 
 def _with(settings: Settings, cell: Cell) -> tuple[Settings, int]:
     """Return the campaign with one more repeat of the cell, and which that is."""
-    known = {each.id: each for each in settings.cells}
-    before = known.get(cell.id)
+    by_id = {known_cell.id: known_cell for known_cell in settings.cells}
+    before = by_id.get(cell.id)
     repeat = (before.repeats or 0) + 1 if before else 1
-    if repeat > MOST_REPEATS or len(known) > MOST_CELLS:
+    if repeat > MOST_REPEATS or len(by_id) > MOST_CELLS:
         raise UserError(f"a campaign holds {MOST_REPEATS} repeats of a cell, {MOST_CELLS} cells")
-    known[cell.id] = replace(before or AskedCell(**vars(cell)), repeats=repeat)
-    return replace(settings, cells=tuple(known.values())), repeat
+    by_id[cell.id] = replace(before or AskedCell(**vars(cell)), repeats=repeat)
+    return replace(settings, cells=tuple(by_id.values())), repeat
 
 
-def _make(campaign: Campaign, planned: LogRun, repeat: int, said: Declared) -> Made:
+def _make(campaign: Campaign, planned: LogRun, repeat: int, declared: Declared) -> Made:
     """Write the run's folder, its outcome last."""
     cell = planned.cell
     attempt = campaign.new_attempt(cell.id, repeat)
@@ -240,19 +243,21 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, said: Declared) -> M
         cell=cell,
         repeat=repeat,
         attempt=attempt.number,
-        warmup_iters=said.warmup_iters,
+        warmup_iters=declared.warmup_iters,
         limits=Limits(0.0, 0.0, 0.0),
         master_address="",
         master_port=_PORT,
         nodes=tuple(_node(rank) for rank in range(len(planned.logs))),
         imported=Imported(
-            tuple(each.log for each in planned.logs), printed_by(planned.reading, cell), said.device
+            tuple(log.log for log in planned.logs),
+            printed_by(planned.reading, cell),
+            declared.device,
         ),
     )
     write_json(attempt.path / names.RUN, run.to_json())
-    for rank, each in enumerate(planned.logs):
+    for rank, log in enumerate(planned.logs):
         make_private(attempt.node(rank))
-        each.copy.replace(attempt.log(rank))
+        log.copy.replace(attempt.log(rank))
     outcome = _judged(attempt, planned)
     write_json(attempt.path / names.OUTCOME, outcome.to_json())
     return Made(cell, repeat, outcome, planned.logs, planned.reading)

@@ -38,9 +38,11 @@ def write_mlflow(campaign: str, runs: Runs, folder: Path) -> int:
     address = f"sqlite:///{(folder / DATABASE).resolve()}"
     try:
         client = MlflowClient(tracking_uri=address, registry_uri=address)
-        found = client.get_experiment_by_name(campaign)
+        stored = client.get_experiment_by_name(campaign)
         artifacts = (folder / "artifacts").resolve().as_uri()
-        experiment = found.experiment_id if found else client.create_experiment(campaign, artifacts)
+        experiment = (
+            stored.experiment_id if stored else client.create_experiment(campaign, artifacts)
+        )
         return sum(_add(client, experiment, run) for run in runs)
     except MlflowException as error:
         raise UserError(f"MLflow refuses {folder}: {error.message}") from None
@@ -54,31 +56,32 @@ def _add(client: Any, experiment: str, run: TrackedRun) -> bool:
         return False
     began = round(run.began * 1000)
     tags = {**run.tags, "cell": run.cell}
-    made = client.create_run(
+    run_id = client.create_run(
         experiment,
         began,
         {name: text[:_MOST_LETTERS] for name, text in tags.items()},
         run_name=run.name,
     ).info.run_id
     params = [
-        Param(_named(name), as_text(value)[:_MOST_LETTERS]) for name, value in run.settings.items()
+        Param(_mlflow_name(name), as_text(value)[:_MOST_LETTERS])
+        for name, value in run.settings.items()
     ]
-    metrics = [Metric(_named(name), value, began, 0) for name, value in run.figures.items()]
+    metrics = [Metric(_mlflow_name(name), value, began, 0) for name, value in run.figures.items()]
     metrics += [
         Metric(name, value, began, iteration)
         for iteration, values in run.points().items()
         for name, value in values.items()
     ]
     for at in range(0, len(params), 100):
-        client.log_batch(made, params=params[at : at + 100])
+        client.log_batch(run_id, params=params[at : at + 100])
     for at in range(0, len(metrics), _MOST):
-        client.log_batch(made, metrics=metrics[at : at + _MOST])
+        client.log_batch(run_id, metrics=metrics[at : at + _MOST])
     ended = round((run.began + run.wall_s) * 1000)
-    client.set_tag(made, _KEY, run.key)  # at last: what broke off is written again
-    client.set_terminated(made, _STATUS.get(run.status, "FAILED"), ended)
+    client.set_tag(run_id, _KEY, run.key)  # at last: what broke off is written again
+    client.set_terminated(run_id, _STATUS.get(run.status, "FAILED"), ended)
     return True
 
 
-def _named(name: str) -> str:
+def _mlflow_name(name: str) -> str:
     """Return a name as MLflow takes it."""
     return re.sub(r"[^\w\-. :/]", "_", name)[:250]

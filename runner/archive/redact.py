@@ -62,12 +62,12 @@ def distinct(host: str) -> bool:
 class Redaction:
     """The names of one campaign and the words that stand for them.
 
-    `words` are no users' names, except in a path or a login: those of systems and parameters.
+    `kept_words` are not users' names, except in a path or a login: those of systems and parameters.
     """
 
-    def __init__(self, hosts: list[str], users: list[str], words: Iterable[str] = ()) -> None:
+    def __init__(self, hosts: list[str], users: list[str], kept_words: Iterable[str] = ()) -> None:
         self._masks = Masks()
-        self._words = _COMMON.union(words)
+        self._kept_words = _COMMON.union(kept_words)
         self._hosts: dict[str, str] = {}
         self._nodes = 0  # that they are names of
         self._addresses: dict[str, str] = {}
@@ -82,9 +82,9 @@ class Redaction:
     def host(self, name: str, same_as: str | None = None) -> None:
         """Add a host, or another name of a known one."""
         if name and name not in _LOCAL and name not in self._hosts and not _is_address(name):
-            known = self._hosts.get(same_as or "")
-            self._nodes += known is None
-            self._hosts[name] = known or f"node{self._nodes}"
+            alias = self._hosts.get(same_as or "")
+            self._nodes += alias is None
+            self._hosts[name] = alias or f"node{self._nodes}"
             self._pattern = None
 
     def _user(self, name: str) -> None:
@@ -108,7 +108,7 @@ class Redaction:
             self._account(*match.groups())
         if "@" in text:
             for match in _AT.finditer(text):
-                if match[1] not in self._words:
+                if match[1] not in self._kept_words:
                     self._user(match[1])
 
     def learn_content(self, content: Any) -> None:
@@ -136,21 +136,21 @@ class Redaction:
             user = folder.rpartition("/")[2]
             if folder.count("/") > 1 and not _HOME.fullmatch(folder):
                 self._homes[folder] = None
-            if folder.count("/") > 1 and user not in self._words:
+            if folder.count("/") > 1 and user not in self._kept_words:
                 self._user(user)
-        elif _ACCOUNT.fullmatch(name) and value not in self._words and "/" not in value:
+        elif _ACCOUNT.fullmatch(name) and value not in self._kept_words and "/" not in value:
             self._user(value)
 
     # --- then: words for them ------------------------------------------------------------------
 
-    def name(self, part: str) -> str:
+    def name(self, component: str) -> str:
         """Redact one part of a path: `0003-host` and `host.json` are of hosts, whatever their
         names.
         """
-        match = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", part)
+        match = re.fullmatch(r"(\d{4}-)?(.+?)(\.json)?", component)
         if match and match[2] in self._hosts:
             return f"{match[1] or ''}{self._hosts[match[2]]}{match[3] or ''}"
-        return self.text(part)
+        return self.text(component)
 
     def content(self, content: Any, key: str = "") -> Any:
         """Redact every string of JSON; a host's name by itself is one, however short."""
@@ -198,7 +198,7 @@ class Redaction:
             before = r"(?:^|(?<=@)|(?<=[Hh]ost[=:])|(?<=[Hh]ost[=:] )|(?<=[Hh]ostname=)"
             before += r"|(?<=nodes/\d{4}-))"
             parts.append(rf"{before}(?P<vague>{names(vague)})(?=: |:\d|/|\s|$)")
-        users = [user for user in self._users if user not in self._words and len(user) > 2]
+        users = [user for user in self._users if user not in self._kept_words and len(user) > 2]
         if users:
             parts.append(rf"(?<![A-Za-z0-9])(?P<user>{names(users)})(?![A-Za-z0-9])")
         return re.compile("|".join(parts), re.MULTILINE)

@@ -11,7 +11,7 @@ from gzip import GzipFile
 from pathlib import PurePosixPath
 
 from node.checked import InsidePath
-from node.schema import UnfitError, shown
+from node.schema import UnfitError, value_text
 
 MOST_BYTES = 64 << 30  # of all members, uncompressed
 MOST_HEADER = 64 << 10  # bytes of a member's extended header, whose name is the most of it
@@ -55,8 +55,8 @@ def members(stream: GzipFile) -> Iterator[tuple[InsidePath, Iterator[bytes] | No
         for _ in content:  # what the reader left
             pass
     # A second block of zeros follows, and what fills a record.
-    rest = stream.read(MOST_END + 1)
-    if not _BLOCK <= len(rest) <= MOST_END or rest.strip(b"\0"):
+    padding = stream.read(MOST_END + 1)
+    if not _BLOCK <= len(padding) <= MOST_END or padding.strip(b"\0"):
         raise DamagedError("it does not end as an archive does")
 
 
@@ -83,10 +83,10 @@ def _size(digits: str) -> int:
 
 
 def _content(stream: GzipFile, size: int) -> Iterator[bytes]:
-    left = size
-    while left:
-        chunk = _exactly(stream, min(left, _CHUNK))
-        left -= len(chunk)
+    bytes_left = size
+    while bytes_left:
+        chunk = _exactly(stream, min(bytes_left, _CHUNK))
+        bytes_left -= len(chunk)
         yield chunk
     _exactly(stream, -size % _BLOCK)
 
@@ -115,8 +115,8 @@ def _extended(header: tarfile.TarInfo, stream: GzipFile) -> dict[str, str]:
 
 def _name(header: tarfile.TarInfo) -> InsidePath:
     if header.type not in _PLAIN and not header.isdir():
-        raise ForeignError(f"{shown(header.name)} in it is not a plain file")
+        raise ForeignError(f"{value_text(header.name)} in it is not a plain file")
     try:
         return InsidePath(str(PurePosixPath(header.name)))
     except UnfitError:
-        raise ForeignError(f"it holds {shown(header.name)}, outside its own folder") from None
+        raise ForeignError(f"it holds {value_text(header.name)}, outside its own folder") from None

@@ -35,11 +35,11 @@ class TrackedRun:
 
     def points(self) -> dict[int, dict[str, float]]:
         """Return what is known of each iteration, in order."""
-        found: dict[int, dict[str, float]] = {}
+        by_iteration: dict[int, dict[str, float]] = {}
         for name, curve in self.curves.items():
             for iteration, value in curve:
-                found.setdefault(int(iteration), {})[name] = value
-        return dict(sorted(found.items()))
+                by_iteration.setdefault(int(iteration), {})[name] = value
+        return dict(sorted(by_iteration.items()))
 
 
 def tracked_runs(document: CampaignDocument) -> list[TrackedRun]:

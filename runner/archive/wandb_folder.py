@@ -29,17 +29,19 @@ def write_wandb(campaign: str, runs: Runs, folder: Path) -> int:
     home = folder / "wandb"
     home.mkdir(parents=True, exist_ok=True)
     # The same run has the same id, so that sending it twice makes one.
-    named = {hashlib.sha256(f"{project}/{run.key}".encode()).hexdigest()[:16]: run for run in runs}
-    fresh = {name: run for name, run in named.items() if not any(home.glob(f"*-{name}"))}
-    with tempfile.TemporaryDirectory(prefix=".", dir=folder) as made:
+    runs_by_id = {
+        hashlib.sha256(f"{project}/{run.key}".encode()).hexdigest()[:16]: run for run in runs
+    }
+    fresh = {name: run for name, run in runs_by_id.items() if not any(home.glob(f"*-{name}"))}
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder) as temporary:
         try:
             for name, run in fresh.items():
-                _write(wandb, project, name, run, made)
+                _write(wandb, project, name, run, temporary)
         except wandb.Error as error:
             raise UserError(f"wandb refuses {folder}: {error}") from None
         finally:
             wandb.teardown()
-        for path in Path(made).glob("wandb/offline-run-*"):
+        for path in Path(temporary).glob("wandb/offline-run-*"):
             shutil.rmtree(path / "logs")  # the library's own, which name this machine's folders
             path.rename(home / path.name)
     return len(fresh)
@@ -60,7 +62,7 @@ def _write(wandb: Any, project: str, name: str, run: TrackedRun, folder: str) ->
         x_disable_stats=True,
         x_save_requirements=False,
     )
-    made = wandb.init(
+    logged_run = wandb.init(
         project=project,
         dir=folder,
         id=name,
@@ -73,6 +75,6 @@ def _write(wandb: Any, project: str, name: str, run: TrackedRun, folder: str) ->
         reinit="create_new",
     )
     for iteration, values in run.points().items():
-        made.log(values, step=iteration)
-    made.summary.update(dict(run.figures))
-    made.finish(exit_code=0 if run.status == "ok" else 1)
+        logged_run.log(values, step=iteration)
+    logged_run.summary.update(dict(run.figures))
+    logged_run.finish(exit_code=0 if run.status == "ok" else 1)

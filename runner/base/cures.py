@@ -24,13 +24,13 @@ def accept(inventory: object) -> str:
     return f"`{CALLED} accept -i {_word(inventory)}`"
 
 
-def spelled_out(words: str, inventory: object) -> str:
+def spelled_out(message: str, inventory: object) -> str:
     """Return what a node says, `run setup` in it as the command: the node knows no inventory."""
     if not inventory:
-        return words
-    for said, playbook in (("setup's data step", "data"), ("setup", "setup")):
-        words = words.replace(f"run {said}", f"run {played(playbook, inventory)}")
-    return words
+        return message
+    for step, playbook in (("setup's data step", "data"), ("setup", "setup")):
+        message = message.replace(f"run {step}", f"run {played(playbook, inventory)}")
+    return message
 
 
 def _word(inventory: object) -> str:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from node.checked import VariableName
-from node.schema import UnfitError, shown
+from node.schema import UnfitError, value_text
 from node.secret_names import SECRET
 from runner.base.errors import UserError
 
@@ -30,7 +30,7 @@ def read_env(value: Any, where: str) -> dict[str, str]:
             raise UserError(f"{where}: {name!r} is not a variable's name") from None
         if isinstance(text, bool) or not isinstance(text, str | int):
             nested = isinstance(text, dict | list)  # which may hold secrets
-            value = shown(text) if nested else json.dumps(text)
+            value = value_text(text) if nested else json.dumps(text)
             raise UserError(
                 f"{where}: {name} is {value}, not text; quote it, so that processes see what you"
                 " wrote"

@@ -33,7 +33,7 @@ class Faults:
     """The faults of one input so far, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[str, None] = {}
+        self._sentences: dict[str, None] = {}
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -41,17 +41,17 @@ class Faults:
         try:
             yield
         except UserError as error:
-            self._found |= dict.fromkeys(error.sentences)
-            if len(self._found) > MOST_FAULTS:
+            self._sentences |= dict.fromkeys(error.sentences)
+            if len(self._sentences) > MOST_FAULTS:
                 self.check()
 
     def check(self) -> None:
         """Raise SeveralFaultsError, or UserError of one; nothing where there was no fault."""
-        found = list(self._found)
-        if len(found) > MOST_FAULTS:
-            found[MOST_FAULTS:] = ["and more, which are told once these are corrected"]
-        if found:
-            raise SeveralFaultsError(*found) if len(found) > 1 else UserError(found[0])
+        sentences = list(self._sentences)
+        if len(sentences) > MOST_FAULTS:
+            sentences[MOST_FAULTS:] = ["and more, which are told once these are corrected"]
+        if sentences:
+            raise SeveralFaultsError(*sentences) if len(sentences) > 1 else UserError(sentences[0])
 
 
 def no_nodes(inventory: object) -> str:

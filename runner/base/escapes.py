@@ -42,7 +42,7 @@ class _Escaped(str):
         raise NotImplementedError
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Put `?` for half a character, as of a path that is not UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
@@ -60,7 +60,9 @@ class TerminalText(_Escaped):
         """Put a space for each character that is not printable, except line breaks."""
         if all(map(str.isprintable, text.split("\n"))):
             return text
-        return "".join(c if c.isprintable() or c == "\n" else " " for c in _whole(text))
+        return "".join(
+            c if c.isprintable() or c == "\n" else " " for c in _without_surrogates(text)
+        )
 
 
 class TerminalLine(TerminalText):
@@ -71,7 +73,7 @@ class TerminalLine(TerminalText):
     @staticmethod
     def escape(text: str) -> str:
         """Leave out escapes, and put a space for each other character that is not printable."""
-        return text if text.isprintable() else uncontrolled(_whole(text))
+        return text if text.isprintable() else uncontrolled(_without_surrogates(text))
 
 
 class ShellWord(_Escaped):
@@ -84,7 +86,7 @@ class ShellWord(_Escaped):
         """Quote the word, as $'...' where it holds what is not printable."""
         if text.isprintable():
             return shlex.quote(text)
-        quoted = _whole(text).replace("\\", r"\\").replace("'", r"\'")
+        quoted = _without_surrogates(text).replace("\\", r"\\").replace("'", r"\'")
         letters = (
             c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode())
             for c in quoted

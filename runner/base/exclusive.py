@@ -18,8 +18,8 @@ from runner.base.errors import UserError
 def make_private(folder: Path) -> None:
     """Make a folder and those above it that are not there, for this user alone (0700)."""
     above = (folder, *folder.parents)
-    for each in reversed([path for path in above if not path.exists()]):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for missing_folder in reversed([path for path in above if not path.exists()]):
+        missing_folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def refuse_untrusted(folder: Path, group: str = "", *, above: bool = True) -> None:

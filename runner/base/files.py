@@ -13,8 +13,8 @@ from node.printable import printable
 from runner.base.errors import UserError
 
 
-def read_text(path: Path, most: int, what: str) -> str:
-    """Return a plain file's text in UTF-8, of at most `most` bytes; `what` is what it is to be.
+def read_text(path: Path, most: int, description: str) -> str:
+    """Return a plain file's text in UTF-8, of at most `most` bytes; `description` is its purpose.
 
     Raises UserError of one sentence: a device, a pipe and a socket are no files, for they may have
     no end.
@@ -23,12 +23,12 @@ def read_text(path: Path, most: int, what: str) -> str:
     try:
         content = read_start(path.resolve(), most + 1)  # a person may name a link
         if content is None:
-            raise UserError(f"{where} is not a plain file, so it cannot be {what}")
+            raise UserError(f"{where} is not a plain file, so it cannot be {description}")
         if len(content) > most:
-            raise UserError(f"{where} has more than {most} bytes, too many for {what}")
+            raise UserError(f"{where} has more than {most} bytes, too many for {description}")
         return content.decode()
     except UnicodeDecodeError:
-        raise UserError(f"{where} is not text in UTF-8, so it cannot be {what}") from None
+        raise UserError(f"{where} is not text in UTF-8, so it cannot be {description}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(f"{where} cannot be read: {why}") from None

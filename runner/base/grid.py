@@ -30,18 +30,18 @@ def ruled(
     rows: Iterable[Sequence[str | Text]],
     *,
     box: Box = HEAVY_HEAD,
-    whole: int = 0,
+    unbroken: int = 0,
     right: Collection[str] = (),
 ) -> Table:
     """Lay the rows out below their headers and a rule.
 
-    Words of the first `whole` columns are not broken; the columns named in `right` are set right.
+    Words of the first `unbroken` columns are not broken; columns named in `right` are set right.
     """
     table = Table(box=box, show_edge=False, pad_edge=False)
-    for place, header in enumerate(headers):
+    for index, header in enumerate(headers):
         table.add_column(
             one_line(header),
-            overflow="ellipsis" if place < whole else "fold",
+            overflow="ellipsis" if index < unbroken else "fold",
             justify="right" if header in right else "left",
         )
     for row in rows:
@@ -52,8 +52,8 @@ def ruled(
 def plain_text(parts: Iterable[Table | Text | str], width: int) -> str:
     """Write the parts as plain text of that width."""
     console = _console(width)
-    for part in parts:
-        console.print(part, soft_wrap=not isinstance(part, Table))
+    for block in parts:
+        console.print(block, soft_wrap=not isinstance(block, Table))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -69,17 +69,17 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> s
 
 
 def _paragraph(headers: Sequence[str], row: Sequence[str], width: int) -> str:
-    named = max(map(len, headers[1:]), default=0)
+    header_width = max(map(len, headers[1:]), default=0)
     lines = [filled(row[0], width)]
     for header, text in zip(headers[1:], row[1:], strict=True):
         if text:
-            indent = " " * (2 + named + GAP)
-            first = f"  {header:<{named}}{' ' * GAP}"
+            indent = " " * (2 + header_width + GAP)
+            lead = f"  {header:<{header_width}}{' ' * GAP}"
             lines.append(
                 textwrap.fill(
                     text,
                     max(width, 40),
-                    initial_indent=first,
+                    initial_indent=lead,
                     subsequent_indent=indent,
                     break_on_hyphens=False,
                     break_long_words=False,

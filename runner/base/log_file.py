@@ -116,10 +116,12 @@ class _Data(io.RawIOBase):
         if time.monotonic() > self._until:
             why = f"reading it took longer than {MOST_S / 60:g} minutes; copy it to a faster disk"
             raise OSError(errno.ETIMEDOUT, why, str(self._path))
-        for (begin, _), (first, last) in zip(self._parts, pairwise(self._begins), strict=True):
-            if first <= self._at < last:
-                view = memoryview(buffer)[: last - self._at]
-                count = os.preadv(self._handle, [view], begin + self._at - first)
+        for (begin, _), (part_begin, part_end) in zip(
+            self._parts, pairwise(self._begins), strict=True
+        ):
+            if part_begin <= self._at < part_end:
+                view = memoryview(buffer)[: part_end - self._at]
+                count = os.preadv(self._handle, [view], begin + self._at - part_begin)
                 self._at += count
                 self._read += count
                 if self._read > 2 * MOST_READ:  # back and forth

@@ -150,7 +150,7 @@ class Masks:
             for item in content:
                 self.learn(item)
         elif isinstance(content, str):
-            for _, begin, end in _named(content):
+            for _, begin, end in _named_secrets(content):
                 if _is_random(content[begin:end]):
                     self.add(content[begin:end])
 
@@ -160,10 +160,10 @@ class Masks:
 
     def argv(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return a command's words without secrets."""
-        shown = list(map(self.text, argv))
+        masked = list(map(self.text, argv))
         for index, before, _ in secrets_in(argv):
-            shown[index] = before + MASKED
-        return tuple(shown)
+            masked[index] = before + MASKED
+        return tuple(masked)
 
     def content(self, content: Any, key: str = "") -> Any:
         """Return JSON without secrets."""
@@ -179,13 +179,16 @@ class Masks:
 
     def text(self, text: str) -> str:
         """Return a text of whole lines without secrets, also those that escapes part."""
-        return self._seen(_cut(text, self._spans(text)))
+        return self._masked_as_shown(_cut(text, self._spans(text)))
 
     def blocks(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield a log's bytes without secrets, also those across two blocks."""
-        left, lines = b"", max((len(value) for value in self._values if "\n" in value), default=0)
+        pending, lines = (
+            b"",
+            max((len(value) for value in self._values if "\n" in value), default=0),
+        )
         for block in blocks:
-            text = (left + block).decode("utf-8", "surrogateescape")
+            text = (pending + block).decode("utf-8", "surrogateescape")
             cut = text.rfind("\n") + 1
             if len(text) - cut > LONGEST_LINE:
                 cut = len(text) - MARGIN
@@ -196,13 +199,15 @@ class Masks:
             cut = min(parted, default=cut)
             if len(text) - cut > 2 * len(block) + LONGEST_LINE:
                 cut = len(text)  # a secret without an end
-            done = _cut(text[:cut], [span for span in spans if span[2] <= cut])
-            yield self._seen(done).encode("utf-8", "surrogateescape")
-            left = text[cut:].encode("utf-8", "surrogateescape")
-        yield self.text(left.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            masked = _cut(text[:cut], [span for span in spans if span[2] <= cut])
+            yield self._masked_as_shown(masked).encode("utf-8", "surrogateescape")
+            pending = text[cut:].encode("utf-8", "surrogateescape")
+        yield self.text(pending.decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        )
 
     def _spans(self, text: str) -> list[_Span]:
-        spans = list(_named(text))
+        spans = list(_named_secrets(text))
         for mark, form in _FORMS.items():
             if mark in text:
                 spans += [(m.start(), *m.span(form.groups)) for m in form.finditer(text)]
@@ -210,7 +215,7 @@ class Masks:
             spans += [(at, at, at + len(value)) for at in _places(text, value)]
         return sorted(spans, key=lambda span: span[1])
 
-    def _seen(self, text: str) -> str:
+    def _masked_as_shown(self, text: str) -> str:
         """Mask what is a secret once a terminal has shown it, line by line."""
         if not _UNSEEN.search(text):
             return text
@@ -219,9 +224,9 @@ class Masks:
     def _line(self, line: str) -> str:
         if not _UNSEEN.search(line):
             return line
-        seen = _UNSEEN.sub("", _RUBBED_OUT.sub("", escapes_removed(line)))
-        masked = _cut(seen, self._spans(seen))
-        return line if masked == seen else masked
+        visible = _UNSEEN.sub("", _RUBBED_OUT.sub("", escapes_removed(line)))
+        masked = _cut(visible, self._spans(visible))
+        return line if masked == visible else masked
 
 
 def _cut(text: str, spans: Iterable[_Span]) -> str:
@@ -240,38 +245,38 @@ def _places(text: str, value: str) -> Iterator[int]:
         at = text.find(value, at + len(value))
 
 
-def _named(text: str) -> Iterator[_Span]:
+def _named_secrets(text: str) -> Iterator[_Span]:
     """Yield the secrets that stand behind a name of theirs."""
     small = text.lower()
     if len(small) != len(text):  # a few letters outside of ASCII have small ones of two
         small = "".join(letter.lower() if letter.isascii() else letter for letter in text)
     if not any(mark in small for mark in _MARKS):
         return
-    done = 0
+    end = 0
     for core in _CORE.finditer(small):
         at = core.start()
-        if at < done or not (found := _VALUE.match(text, core.end())):
+        if at < end or not (match := _VALUE.match(text, core.end())):
             continue
-        before = _BEFORE.search(text, max(done, at - 64), at)
-        name = f"{before[0] if before else ''}{core[0]}{found['rest']}"
-        of = "quoted" if found["quoted"] is not None else "bare"
-        if is_secret(name) and _is_value(name, found, found[of]):
-            done = found.end(of)
-            yield before.start() if before else at, found.start(of), done
+        before = _BEFORE.search(text, max(end, at - 64), at)
+        name = f"{before[0] if before else ''}{core[0]}{match['rest']}"
+        of = "quoted" if match["quoted"] is not None else "bare"
+        if is_secret(name) and _is_value(name, match, match[of]):
+            end = match.end(of)
+            yield before.start() if before else at, match.start(of), end
 
 
-def _is_value(name: str, found: re.Match[str], value: str) -> bool:
+def _is_value(name: str, match: re.Match[str], value: str) -> bool:
     """Return whether a name and what stands behind it are a secret's, and no sentence."""
-    between = found["between"]
+    between = match["between"]
     option = name.startswith("-")
-    if between.isspace() or (between[0] == "," and found["close"]):
+    if between.isspace() or (between[0] == "," and match["close"]):
         return option and not value.startswith("-")
     if between[0] == ",":
         return False
     if _PLAIN.fullmatch(value):
         return (option or name.isupper()) and value[:1].isdigit() and value.isalnum()
     plain = name.lower() in ("token", "private", "secret") and ":" in between
-    return not plain or bool(found["close"]) or _is_random(value)
+    return not plain or bool(match["close"]) or _is_random(value)
 
 
 def _is_random(value: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from runner.base.called import as_called
-from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, found
+from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, existing_path
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
 
@@ -74,7 +74,7 @@ def add_inventory(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-i",
         "--inventory",
-        type=found,
+        type=existing_path,
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )

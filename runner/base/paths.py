@@ -21,14 +21,14 @@ DEFAULT_RUNS = FOLDER / "runs"
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a node's processes
 
 
-def found(word: str) -> Path:
+def existing_path(word: str) -> Path:
     """Return a path of the command line, which may name what is shipped: `inventory/local`."""
     path = Path(word)
     places = (folder / path for folder in (Path(), FOLDER, PROJECT))
-    return next((place for place in places if place.exists()), path)
+    return next((candidate for candidate in places if candidate.exists()), path)
 
 
-DEFAULT_INVENTORY = found("inventory/local")
+DEFAULT_INVENTORY = existing_path("inventory/local")
 
 
 def node_root(cluster_root: str) -> PurePosixPath:
@@ -65,10 +65,10 @@ def ansible_environment() -> dict[str, str]:
     """Return what Ansible's programs are told: PATH, their configuration, the own folder, and where
     Python finds what is shipped, of which a wheel tells no other program.
     """
-    others = os.environ.get("PYTHONPATH", "")
-    found = {} if IS_CHECKOUT else {"PYTHONPATH": f"{PROJECT}:{others}".rstrip(":")}
+    python_path = os.environ.get("PYTHONPATH", "")
+    environment = {} if IS_CHECKOUT else {"PYTHONPATH": f"{PROJECT}:{python_path}".rstrip(":")}
     return {
-        **found,
+        **environment,
         "PATH": search_path(),
         "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
         FOLDER_VARIABLE: str(FOLDER),
@@ -92,8 +92,8 @@ def program(name: str) -> str:
     return path
 
 
-def not_installed(what: str) -> str:
-    """Return a sentence: this Python lacks `what`, and what brings it."""
+def not_installed(package: str) -> str:
+    """Return a sentence: this Python lacks `package`, and what brings it."""
     activate = PROJECT / ".venv" / "bin" / "activate"
     if activate.exists():
         cure = f"activate TrainBench's environment: source {activate}"
@@ -104,4 +104,4 @@ def not_installed(what: str) -> str:
         )
     else:
         cure = "install TrainBench again, with all that it needs: pipx reinstall trainbench-cluster"
-    return f"{what} is not installed for {sys.executable}; {cure}"
+    return f"{package} is not installed for {sys.executable}; {cure}"

@@ -35,8 +35,8 @@ from node.schema import (
     Plain,
     Text,
     Whole,
-    shown,
     unfit,
+    value_text,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Written(Text):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            half = shown(text[error.start])
+            half = value_text(text[error.start])
             raise unfit(where, f"has {half}, half a character, at {error.start}") from None
         return text
 
@@ -100,7 +100,7 @@ def kind_of(hint: Any) -> Kind:
         kind: Kind = arguments[1]
         return kind
     if origin in (Union, types.UnionType):
-        (inner,) = [each for each in arguments if each is not type(None)]
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
         return Maybe(kind_of(inner))
     if origin is tuple and arguments[1:] == (...,):
         return List(kind_of(arguments[0]), make=tuple)

@@ -45,10 +45,10 @@ def cure(kind: str, addresses: Sequence[str], why: str = "") -> str:
 
     `why`, ssh's words, may name the user.
     """
-    named = " ".join(addresses)
+    places = " ".join(addresses)
     record = (
-        f"look at their fingerprints (`ssh-keyscan {named} | ssh-keygen -lf -`), and where they are"
-        f" the machines' own, record them: `ssh-keyscan {named} >> ~/.ssh/known_hosts`"
+        f"look at their fingerprints (`ssh-keyscan {places} | ssh-keygen -lf -`), and where"
+        f" they are the machines' own, record them: `ssh-keyscan {places} >> ~/.ssh/known_hosts`"
     )
     if kind == NEW_KEY:
         return record
@@ -79,41 +79,45 @@ def out_of_reach(
     `user`: whom ssh connects as, where it was told.
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    for host, words in whys.items():
-        groups.setdefault((kind_of(words), silence(words)), []).append(host)
+    for host, reason in whys.items():
+        groups.setdefault((kind_of(reason), silence(reason)), []).append(host)
     sentences = []
     for (kind, why), hosts in groups.items():
         at = [addresses.get(host, host) for host in hosts]
         called = ", ".join(
-            host if host == place else f"{host} ({place})"
-            for host, place in zip(hosts, at, strict=True)
+            host if host == address else f"{host} ({address})"
+            for host, address in zip(hosts, at, strict=True)
         )
         fixes = cure(kind, at, why) or (
             "see that it is on, that its address in the inventory is right and that it takes your"
             f" key (`ssh {user and f'{user}@'}{at[0]}` must not ask)"
         )
-        it = "it" if len(hosts) == 1 else "them"
+        pronoun = "it" if len(hosts) == 1 else "them"
         left_out = ":".join(f"!{host}" for host in hosts)
-        other = f"take {it} out of the inventory (out of one playbook: --limit '{left_out}')"
-        other = other if listed else f"leave {it} out"
-        sentences.append(f"{called} cannot be reached: {why}; {fixes}, or {other}")
+        alternative = (
+            f"take {pronoun} out of the inventory (out of one playbook: --limit '{left_out}')"
+        )
+        alternative = alternative if listed else f"leave {pronoun} out"
+        sentences.append(f"{called} cannot be reached: {why}; {fixes}, or {alternative}")
     return sentences
 
 
 def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str, str]) -> str:
     """Name all nodes that cannot be used, each with Ansible's words on why, in one sentence."""
     hosts: dict[tuple[str, str], list[str]] = {}
-    for host, words in whys.items():
-        hosts.setdefault((kind_of(words), silence(words)), []).append(host)
+    for host, reason in whys.items():
+        hosts.setdefault((kind_of(reason), silence(reason)), []).append(host)
     sentences = []
-    for (kind, why), named in hosts.items():
-        fixes = cure(kind, [addresses.get(host, host) for host in named], why)
-        sentences.append(f"{', '.join(named)} cannot be used: {why}{fixes and '; '}{fixes}")
-    each = "it" if len(whys) == 1 else "each"
+    for (kind, why), unusable_hosts in hosts.items():
+        fixes = cure(kind, [addresses.get(host, host) for host in unusable_hosts], why)
+        sentences.append(
+            f"{', '.join(unusable_hosts)} cannot be used: {why}{fixes and '; '}{fixes}"
+        )
+    pronoun = "it" if len(whys) == 1 else "each"
     its = "its" if len(whys) == 1 else "each one's"
     which = "it" if len(whys) == 1 else "those that do not"
     return (
-        f"{'; '.join(sentences)}; see that {each} is on, that {its} address in the inventory is"
-        f" right and that {each} takes your key (`ansible {','.join(whys)} -i {inventory} -m ping`"
-        f" must not ask), or take {which} out of the inventory"
+        f"{'; '.join(sentences)}; see that {pronoun} is on, that {its} address in the inventory is"
+        f" right and that {pronoun} takes your key (`ansible {','.join(whys)} -i {inventory} -m"
+        f" ping` must not ask), or take {which} out of the inventory"
     )

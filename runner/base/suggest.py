@@ -5,22 +5,22 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def meant(value: Any) -> str | float:
+def comparable(value: Any) -> str | float:
     """Return what is equal for all ways to write a value: 1 and 1.0, off and Off."""
     text = str(value).casefold()
     number = _number(text)
     return text if number is None or math.isnan(number) else number
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(value: Any, candidate: Any) -> bool:
     """Return whether the two are the same word, in any case, or the same number."""
-    return meant(one) == meant(other)
+    return comparable(value) == comparable(candidate)
 
 
 def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ` (did you mean X?)`, or an empty string where nothing is near."""
-    found = match(word, right, cutoff)
-    return f" (did you mean {found!r}?)" if found is not None else ""
+    suggestion = match(word, right, cutoff)
+    return f" (did you mean {suggestion!r}?)" if suggestion is not None else ""
 
 
 def match(word: str, right: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -35,6 +35,6 @@ def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     return between.join(names[:most]) + more
 
 
-def counted(count: int, thing: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Write `1 cell`, `2 cells`."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -47,9 +47,9 @@ def problem_of(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return TAB
     at = f" at line {error.context_mark.line + 1}" if error.context_mark else ""
-    for (of_problem, of_context), words in _PLAIN.items():
+    for (of_problem, of_context), sentence in _PLAIN.items():
         if of_problem in problem and of_context in context:
-            return words.format(at=at, quoted=problem.rpartition(" alias ")[2].strip("'"))
+            return sentence.format(at=at, quoted=problem.rpartition(" alias ")[2].strip("'"))
     return problem
 
 

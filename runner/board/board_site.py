@@ -31,7 +31,7 @@ def make_board_site(
         [bundle.path for bundle in accepted],
         target,
         log_bytes=LOG_BYTES,
-        told=progress,
+        report_progress=progress,
         front=_front(bundles, reruns(bundles)),
     )
     return site, [bundle for bundle in bundles if not bundle.accepted]

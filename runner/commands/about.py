@@ -45,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
         system=_system(),
         libraries={name: _version(name) for name in LIBRARIES},
         inventory="" if chosen.inventory is None else _inventory(chosen.inventory),
-        last_campaign=_last(chosen.runs),
+        last_campaign=_newest_endings(chosen.runs),
     )
     if chosen.format == "json":
         say_json(about)
@@ -54,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
     lines += [f"{name} {version}" for name, version in about.libraries.items()]
     lines += [f"inventory: {about.inventory}"] if about.inventory else []
     ends = list(about.last_campaign.items())[:MOST_CAUSES]
-    endings = ", ".join(f"{count} {words}" for words, count in ends)
+    endings = ", ".join(f"{count} {ending}" for ending, count in ends)
     say("\n".join([*lines, f"last campaign: {endings or 'none'}"]))
     return 0
 
@@ -79,14 +79,14 @@ def _inventory(path: Path) -> str:
 
     cluster = load_inventory(path)
     devices = sorted({node.devices for node in cluster.nodes})
-    each = " or ".join(map(str, devices))
+    device_counts = " or ".join(map(str, devices))
     return (
-        f"{len(cluster.nodes)} nodes with {each} {cluster.device} devices each, runs by"
+        f"{len(cluster.nodes)} nodes with {device_counts} {cluster.device} devices each, runs by"
         f" {cluster.engine.name}"
     )
 
 
-def _last(runs: Path) -> dict[str, int]:
+def _newest_endings(runs: Path) -> dict[str, int]:
     """Count how the newest campaign's runs ended, by status and cause; most of them first."""
     from collections import Counter
 
@@ -100,6 +100,6 @@ def _last(runs: Path) -> dict[str, int]:
     for cell, repeat in campaign.asked():
         for attempt in campaign.attempts(cell.id, repeat)[-1:]:
             ended = attempt.outcome
-            words = [ended.status, ended.cause, ended.diagnosis or ""] if ended else ["not ended"]
-            ends[" ".join(filter(None, words))] += 1
+            ending = [ended.status, ended.cause, ended.diagnosis or ""] if ended else ["not ended"]
+            ends[" ".join(filter(None, ending))] += 1
     return dict(ends.most_common())

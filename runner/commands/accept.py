@@ -103,8 +103,8 @@ def _duration(word: str) -> float:
     except (ValueError, KeyError):
         value = -1.0
     if not 0 <= value <= 30 * 86_400:
-        words = f"{word!r} is not a time of at most 30d; write 600, 30min, 24h or 2d"
-        raise argparse.ArgumentTypeError(words)
+        message = f"{word!r} is not a time of at most 30d; write 600, 30min, 24h or 2d"
+        raise argparse.ArgumentTypeError(message)
     return value
 
 
@@ -159,8 +159,8 @@ def run(chosen: argparse.Namespace) -> int:
         from runner.base.console import Screen
 
         console = Screen(width=shutil.get_terminal_size((160, 24)).columns)
-        for part in answer.parts(console.width):
-            console.print(part)
+        for section in answer.parts(console.width):
+            console.print(section)
     complain(f"all of it: {session.acceptance.path}")
     return answer.exit_code
 
@@ -173,10 +173,10 @@ def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
     for test in chosen.leave_out:
         if test not in TESTS:
             raise UserError(f"--leave-out {test}: no such test; tests are {', '.join(TESTS)}")
-    stages = tuple(one for one in STAGES if one in (chosen.stage or STAGES))
+    stages = tuple(stage for stage in STAGES if stage in (chosen.stage or STAGES))
     if node:
-        several = [one for one in stages if one in OF_ALL_NODES]
-        stages = tuple(one for one in stages if one not in several)
+        several = [stage for stage in stages if stage in OF_ALL_NODES]
+        stages = tuple(stage for stage in stages if stage not in several)
         if chosen.stage and several:
             raise UserError(
                 f"--stage {several[0]} needs all nodes, and --node is one; leave one of them out"

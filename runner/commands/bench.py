@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.streams import complain, nobody_reads, reader_is_gone, say, say_json
 from runner.terms.printed_answers import ScriptAnswer
 
@@ -65,9 +65,13 @@ def add_parser(commands: Commands) -> None:
     )
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "file", type=found, nargs="?", metavar="FILE", help="the matrix file (docs/matrix.md)"
+        "file",
+        type=existing_path,
+        nargs="?",
+        metavar="FILE",
+        help="the matrix file (docs/matrix.md)",
     )
-    which.add_argument("-m", "--matrix", type=found, metavar="FILE", help="the same")
+    which.add_argument("-m", "--matrix", type=existing_path, metavar="FILE", help="the same")
     add_inventory(command)
     add_runs(command)
     before = command.add_mutually_exclusive_group()
@@ -169,15 +173,16 @@ def _port(word: str) -> int:
     return int(word)
 
 
-def _argv(words: str) -> list[str]:
+def _argv(command_line: str) -> list[str]:
     """Split a command as a shell would, without one."""
     try:
-        argv = shlex.split(words)
+        argv = shlex.split(command_line)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{words!r}: {error}; close its quotes") from None
+        raise argparse.ArgumentTypeError(f"{command_line!r}: {error}; close its quotes") from None
     if not argv or shutil.which(argv[0]) is None:
         raise argparse.ArgumentTypeError(
-            f"{words!r} begins with no program of this machine; name one in PATH, or by its path"
+            f"{command_line!r} begins with no program of this machine; name one in PATH, or by"
+            " its path"
         )
     return argv
 
@@ -221,16 +226,16 @@ def run(chosen: argparse.Namespace) -> int:
     # A mistake in the matrix is told at once: the inventory is read when a cell asks for it.
     instead = asked_keys(chosen.queue, "--queue")
     inventory = functools.cache(functools.partial(load_inventory, chosen.inventory, instead))
-    wanted = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
+    matrix = load_matrix(chosen.file or chosen.matrix, lambda nodes: inventory().devices_of(nodes))
     if chosen.name is not None:
-        wanted = replace(wanted, name=campaign_word(chosen.name, "--name"))
-    if wanted.tune is not None:
+        matrix = replace(matrix, name=campaign_word(chosen.name, "--name"))
+    if matrix.tune is not None:
         raise UserError(
-            f"the matrix {wanted.name} has `tune`, knobs in place of axes; run it with"
+            f"the matrix {matrix.name} has `tune`, knobs in place of axes; run it with"
             " `python -m runner tune`, or name axes in their place"
         )
-    machines = inventory().knowing(wanted.pins)
-    campaign = Campaign(chosen.runs / campaign_name(wanted, machines))
+    machines = inventory().knowing(matrix.pins)
+    campaign = Campaign(chosen.runs / campaign_name(matrix, machines))
     as_json = chosen.format == "json"
     if chosen.submit and not machines.engine.queues:
         raise UserError(NO_QUEUE)
@@ -238,7 +243,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise UserError("--script prints a part of a dry run; add --dry-run")
     if chosen.dry_run and chosen.script:
         runs = runs_of(
-            wanted,
+            matrix,
             machines,
             chosen.only,
             lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
@@ -256,18 +261,18 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     if chosen.dry_run:
         plans = dry_run(
-            wanted,
+            matrix,
             machines,
             chosen.only,
             folder=lambda cell: PurePosixPath(campaign.attempt_path(cell.id).resolve()),
             preview=functools.partial(engine_of(machines, chosen.runs).preview, campaign),
             inspected=campaign.inspections(),
         )
-        say(json.dumps(plans, indent=1) if as_json else describe(plans, wanted, machines))
+        say(json.dumps(plans, indent=1) if as_json else describe(plans, matrix, machines))
         return 0
     if chosen.plan:
-        seen = outlook.look(campaign, wanted, machines, chosen.only, chosen.again, chosen.failed)
-        say(json.dumps(seen.to_json(), indent=1) if as_json else seen.words())
+        plan = outlook.look(campaign, matrix, machines, chosen.only, chosen.again, chosen.failed)
+        say(json.dumps(plan.to_json(), indent=1) if as_json else plan.words())
         return 0
     detached = Detached(campaign) if chosen.detach else None
     if detached and detached.process:
@@ -286,11 +291,11 @@ def run(chosen: argparse.Namespace) -> int:
             from runner.serve.metrics_file import metrics_file
 
             stack.enter_context(metrics_file(chosen.metrics, view.status))
-        if not campaign.begun and not chosen.only and (line := offer(wanted, machines)):
+        if not campaign.begun and not chosen.only and (line := offer(matrix, machines)):
             view.console.print(one_line(line))
         try:
             tally = bench(
-                wanted,
+                matrix,
                 machines,
                 chosen.runs,
                 engine=engine_of(machines, chosen.runs),

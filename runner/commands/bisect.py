@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.streams import say
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def add_parser(commands: Commands) -> None:
         answers=("bisect",),
         formats=("table", "markdown", "json"),
     )
-    command.add_argument("file", type=found, metavar="FILE", help="a matrix with `pins`")
+    command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
     add_runs(command)
     add_only(command)

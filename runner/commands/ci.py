@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.streams import say, terminal_width
 
 if TYPE_CHECKING:
@@ -47,13 +47,16 @@ def add_parser(commands: Commands) -> None:
         answers=("ci",),
         formats=("table", "markdown", "json"),
     )
-    command.add_argument("file", type=found, metavar="FILE", help="a matrix with `pins`")
+    command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
     add_runs(command)
     against = command.add_mutually_exclusive_group(required=True)
     against.add_argument("--base", metavar="VERSION", help="the version to compare with")
     against.add_argument(
-        "--baseline", type=found, metavar="TABLE", help="compare with a table that --save wrote"
+        "--baseline",
+        type=existing_path,
+        metavar="TABLE",
+        help="compare with a table that --save wrote",
     )
     command.add_argument(
         "--head", default="HEAD", metavar="VERSION", help="the version to judge (default: HEAD)"

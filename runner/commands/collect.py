@@ -162,8 +162,8 @@ def print_campaign(
 ) -> Sequence[Row]:
     """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
 
-    A page has whole logs up to `logs_mib`; `prices` is a file of them. Raises UserError where there
-    is no campaign.
+    A page has whole logs up to `logs_mib`; `prices` is a file of them. Raises UserError without
+    a campaign.
     """
     from runner.archive import archive
     from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign

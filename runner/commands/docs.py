@@ -51,11 +51,11 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _page(name: str, pages: dict[str, Path]) -> str:
     """Return a page's text; its last name is enough. Raises UserError."""
-    wanted = name.removeprefix("docs/").removesuffix(".md")
-    ends = [page for page in pages if page == wanted or page.endswith(f"/{wanted}")]
+    title = name.removeprefix("docs/").removesuffix(".md")
+    ends = [page for page in pages if page == title or page.endswith(f"/{title}")]
     if not ends:
         raise UserError(
-            f"there is no page {name!r}{nearest(wanted, pages)}; `{CALLED} docs` lists them"
+            f"there is no page {name!r}{nearest(title, pages)}; `{CALLED} docs` lists them"
         )
     return pages[ends[0]].read_text()
 

@@ -78,6 +78,6 @@ def run(chosen: argparse.Namespace) -> int:
         from runner.base.console import Screen
 
         console = Screen(width=width)
-        for part in answer.parts(width):
-            console.print(part)
+        for section in answer.parts(width):
+            console.print(section)
     return answer.exit_code

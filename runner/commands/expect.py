@@ -86,7 +86,7 @@ def run(chosen: argparse.Namespace) -> int:
         say(speed_answer.to_json(answers), end="")
     else:
         say(speed_answer.to_text(answers, 10**6 if chosen.all_sources else MOST_SOURCES), end="")
-    return 0 if any(each.compared for each in answers) else NOT_COMPARED_CODE
+    return 0 if any(speed_answer.compared for speed_answer in answers) else NOT_COMPARED_CODE
 
 
 def _published(files: Sequence[Path], globs: Sequence[str]) -> list["Reference"]:
@@ -108,20 +108,20 @@ def _answers(
     path, number = Path(chosen.target), _number(chosen.target)
     if number is None and (not path.is_file() or path.name.endswith((".tar.gz", ".tgz"))):
         folder, rows = _campaign(chosen)
-        own = [] if chosen.no_own else list(earlier_speeds(chosen.runs, folder))
+        own_speeds = [] if chosen.no_own else list(earlier_speeds(chosen.runs, folder))
         for row in rows:
-            yield answer(row.cell, subject_of(row), why_no_subject(row), published, own)
+            yield answer(row.cell, subject_of(row), why_no_subject(row), published, own_speeds)
         return
     if chosen.only:
         raise UserError("--only chooses cells of a campaign; leave it out for a log or a number")
     subject, missing = _of_log_or_number(chosen, path, number)
     alone = chosen.no_own or subject is None or missing
-    own = [] if alone else list(earlier_speeds(chosen.runs, None))
-    yield answer(chosen.target, subject, missing, published, own)
+    own_speeds = [] if alone else list(earlier_speeds(chosen.runs, None))
+    yield answer(chosen.target, subject, missing, published, own_speeds)
 
 
 def _number(text: str) -> float | None:
-    """Read a speed; None where the text is no number."""
+    """Read a speed; None where the text is not a number."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -163,8 +163,8 @@ def _of_log_or_number(
     from runner.expect.conditions import Subject
     from runner.expect.log_speed import speed_of_log, why_no_device
     from runner.expect.references import PRECISIONS
-    from runner.logs.known import Known
     from runner.logs.read import read
+    from runner.logs.run_sizes import Known
     from runner.systems.command import readers
 
     if chosen.precision and chosen.precision not in PRECISIONS:
@@ -174,7 +174,7 @@ def _of_log_or_number(
         )
     chosen.log = [] if number is not None else [path]
     check_log_options(chosen)
-    given = Subject(
+    subject = Subject(
         number or 0.0,
         chosen.device,
         devices=chosen.devices,
@@ -185,16 +185,16 @@ def _of_log_or_number(
         tokens_per_sample=chosen.tokens_per_sample,
     )
     if number is not None:
-        return given, why_no_device(given.device)
+        return subject, why_no_device(subject.device)
     reading = read(
         [path],
         None if chosen.system == "auto" else chosen.system,
         family=chosen.family,
         global_batch_size=chosen.global_batch_size,
-        known=Known(chosen.tokens_per_sample, chosen.devices),
+        sizes=Known(chosen.tokens_per_sample, chosen.devices),
         readers=None if chosen.matrix is None else readers({"log": patterns_of(chosen.matrix)}),
     )
-    return speed_of_log(reading, given)
+    return speed_of_log(reading, subject)
 
 
 def _billions(text: str | None) -> float | None:

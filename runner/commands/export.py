@@ -102,14 +102,14 @@ def _track(chosen: argparse.Namespace) -> int:
 
     with (
         archive.opened(chosen.runs, chosen.campaign) as source,
-        read_to_show(source.campaign, redact=chosen.redact) as (shown, document, _),
+        read_to_show(source.campaign, redact=chosen.redact) as (readable, document, _),
     ):
-        target = chosen.output or Path(f"{shown.name}.{chosen.to}")
+        target = chosen.output or Path(f"{readable.name}.{chosen.to}")
         if target.exists() and not target.is_dir():
             raise UserError(f"{target} is a file; name a folder")
         runs = tracked_runs(document)
         write = {"mlflow": write_mlflow, "wandb": write_wandb}[chosen.to]
-        added = write(shown.name, runs, target)
+        added = write(readable.name, runs, target)
     there = f", {len(runs) - added} were there" if added < len(runs) else ""
     complain(f"wrote {added} runs into {target}{there}")
     if chosen.format == "json":

@@ -77,13 +77,13 @@ def run(chosen: argparse.Namespace) -> int:
     every = all_series(campaigns)
     if every or chosen.cell:
         every = choose(every, chosen.cell, lambda series: (series.cell, series.slug), "--cell")
-    found = regressions(every, campaigns)
+    changes = regressions(every, campaigns)
     read = regression_list.Listed(campaigns, left_out, every)
     if chosen.format == "json":
-        text = regression_list.to_json(found, read)
+        text = regression_list.to_json(changes, read)
     elif chosen.format == "markdown":
-        text = regression_list.to_markdown(found, read)
+        text = regression_list.to_markdown(changes, read)
     else:
-        text = regression_list.to_table(found, read, terminal_width())
+        text = regression_list.to_table(changes, read, terminal_width())
     say(text, end="")
-    return 1 if chosen.strict and any(each.open for each in found) else 0
+    return 1 if chosen.strict and any(change.open for change in changes) else 0

@@ -81,25 +81,25 @@ def run(chosen: argparse.Namespace) -> int:
     into = Path(chosen.into)
     if into.name != chosen.into:
         raise UserError(f"--into is {chosen.into!r}; give a name, and the folder above as --runs")
-    made = import_logs(
+    imports = import_logs(
         chosen.log,
         Campaign(chosen.runs / into),
-        _said(chosen),
+        _declared(chosen),
         cell=chosen.cell,
         one_run=chosen.one_run,
     )
     if chosen.format == "json":
-        say_json(ImportAnswer(campaign=chosen.into, runs=tuple(map(_run, made))))
+        say_json(ImportAnswer(campaign=chosen.into, runs=tuple(map(_run, imports))))
         return 0
-    for each in made:
-        say(_line(each))
+    for imported in imports:
+        say(_line(imported))
     say(f"{CALLED} collect --campaign {chosen.into} makes the table")
     return 0
 
 
-def _said(chosen: argparse.Namespace) -> Any:
+def _declared(chosen: argparse.Namespace) -> Any:
     from runner.archive.imported_cells import Declared, check_keys
-    from runner.logs.known import Known
+    from runner.logs.run_sizes import Known
 
     nodes = chosen.nodes if chosen.nodes is not None else len(chosen.log) if chosen.one_run else 1
     for option, value, least in (("--nodes", nodes, 1), ("--warmup-iters", chosen.warmup_iters, 0)):
@@ -147,10 +147,11 @@ def _run(run: "Made") -> ImportedRun:
     )
 
 
-def _line(made: "Made") -> str:
+def _line(imported: "Made") -> str:
     """Say what one run became."""
-    logs = ", ".join(each.log.name for each in made.logs)
-    repeat = f", repeat {made.repeat}" if made.repeat > 1 else ""
-    reason = f" ({made.outcome.reason})" if made.outcome.reason else ""
-    steps = made.reading.summary.logged_lines
-    return f"{logs}: cell {made.cell.name}{repeat}: {made.outcome.status}, {steps} lines{reason}"
+    logs = ", ".join(imported_log.log.name for imported_log in imported.logs)
+    repeat = f", repeat {imported.repeat}" if imported.repeat > 1 else ""
+    reason = f" ({imported.outcome.reason})" if imported.outcome.reason else ""
+    steps = imported.reading.summary.logged_lines
+    status = imported.outcome.status
+    return f"{logs}: cell {imported.cell.name}{repeat}: {status}, {steps} lines{reason}"

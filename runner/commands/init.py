@@ -102,7 +102,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _ask(question: str) -> str:
-    """Ask a person; the end of input is no answer."""
+    """Ask a person; the end of input is not an answer."""
     from runner.base.escapes import TerminalLine
 
     try:

@@ -69,8 +69,8 @@ def check_log_options(chosen: argparse.Namespace) -> None:
                 f"{path} is an archive, no log: `{CALLED} collect --campaign {path}` makes the"
                 " table of one that `export` or `publish` wrote"
             )
-    if chosen.system not in (known := ["auto", *system_names()]):
-        hint = nearest(chosen.system, known)
+    if chosen.system not in (names := ["auto", *system_names()]):
+        hint = nearest(chosen.system, names)
         raise UserError(
             f"there is no system {chosen.system!r}{hint}; --system is auto or one of"
             f" {', '.join(system_names())}"

@@ -72,9 +72,9 @@ def _about(path: Path) -> str:
         if not line.startswith("# "):
             break
         lines.append(line[2:])
-    words = " ".join(lines)
-    ends = [end for mark in (". ", "? ") if (end := words.find(mark)) > 0]
-    return (words[: min(ends) + 1] if ends else words).rstrip(".")
+    comment = " ".join(lines)
+    ends = [end for mark in (". ", "? ") if (end := comment.find(mark)) > 0]
+    return (comment[: min(ends) + 1] if ends else comment).rstrip(".")
 
 
 def _copy(name: str) -> Path:

@@ -84,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.warmup_iters is not None and chosen.warmup_iters < 0:
         raise UserError(f"--warmup-iters is {chosen.warmup_iters}; it must be at least 0")
     if chosen.each:
-        return _each(chosen)
+        return _rows_per_log(chosen)
     with _files(chosen.log) as paths:
         result = parse(paths, **_options(chosen))
         tests = [] if result["logged_lines"] else _collective_tests(paths)
@@ -113,7 +113,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _each(chosen: argparse.Namespace) -> int:
+def _rows_per_log(chosen: argparse.Namespace) -> int:
     """Print a row a log; exit code 2 where one could not be read."""
     from runner.judge.log_result import LogResult
 
@@ -190,12 +190,14 @@ def parse(
     has it.
     """
     from runner.judge.log_result import log_result
-    from runner.logs.known import Known
     from runner.logs.read import read
+    from runner.logs.run_sizes import Known
     from runner.systems.command import readers
 
-    own = None if log is None else readers({"log": log})
-    reading = read(paths, system, known=Known(tokens_per_sample, devices), readers=own, **options)
+    own_readers = None if log is None else readers({"log": log})
+    reading = read(
+        paths, system, sizes=Known(tokens_per_sample, devices), readers=own_readers, **options
+    )
     return asdict(log_result(paths, reading))
 
 

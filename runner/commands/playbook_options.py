@@ -63,18 +63,18 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
         answer = _answer(name, chosen, ended, log)
         say_json(answer)
         return answer.exit_code
-    kept = f"Ansible's output: {log}"
+    output_note = f"Ansible's output: {log}"
     if ended.code == INTERRUPTED:
-        complain(f"stopped; the same command goes on from there. {kept}")
+        complain(f"stopped; the same command goes on from there. {output_note}")
         return INTERRUPTED
     if not ended.steps.complete:
         raise UserError(f"{name} could not begin: {last_words(log).removeprefix('[ERROR]: ')}")
     if ended.code != 0:
         failed = ", ".join(f"{host} ({step})" for host, step in ended.steps.failed.items())
-        complain(f"error: {name} failed on {failed or 'a node'}; {kept}")
+        complain(f"error: {name} failed on {failed or 'a node'}; {output_note}")
         return 1
     changes = ended.steps.changes
-    say(f"{name}: {_done(changes, chosen)}, {duration(ended.took_s)}. {kept}")
+    say(f"{name}: {_summary(changes, chosen)}, {duration(ended.took_s)}. {output_note}")
     return 0
 
 
@@ -100,7 +100,7 @@ def _answer(
     )
 
 
-def _done(changes: int, chosen: argparse.Namespace) -> str:
+def _summary(changes: int, chosen: argparse.Namespace) -> str:
     """Say what was done, of a whole playbook, of parts of it, or by --check."""
     if chosen.check and not changes:
         return "nothing would change"

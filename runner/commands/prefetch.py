@@ -1,4 +1,4 @@
-"""`python -m runner prefetch`: playbooks/prefetch.yml, a line a step and node."""
+"""`python -m runner prefetch`: playbooks/prefetch.yml, one line per step and node."""
 
 import argparse
 

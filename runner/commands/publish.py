@@ -45,12 +45,12 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument("campaign", metavar="CAMPAIGN", help="its name, its folder, or an export")
     add_runs(command)
-    what = command.add_mutually_exclusive_group()
-    what.add_argument(
+    form = command.add_mutually_exclusive_group()
+    form.add_argument(
         "-o", "--output", type=Path, metavar="FILE",
         help="default: CAMPAIGN.publication.tar.gz, here",
     )  # fmt: skip
-    what.add_argument("--readme", action="store_true", help="print the README.md alone")
+    form.add_argument("--readme", action="store_true", help="print the README.md alone")
     command.add_argument(
         "--entity", default="", metavar="NAME", help="who publishes: a person, company, university"
     )

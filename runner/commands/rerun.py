@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.questions import can_ask
 from runner.base.streams import say, say_json, terminal_width
 from runner.terms.printed_answers import RerunAnswer
@@ -57,7 +57,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "-i",
         "--inventory",
-        type=found,
+        type=existing_path,
         help="inventory folder (default for a run of your own: its campaign's, by its name)",
     )
     command.add_argument("--cell", metavar="CELL", help="of a bundle, by its name or id")

@@ -1,9 +1,9 @@
-"""`python -m runner setup`: playbooks/setup.yml, a line a step and node."""
+"""`python -m runner setup`: playbooks/setup.yml, one line per step and node."""
 
 import argparse
 
 from runner.base.options import Commands
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.streams import complain, say
 from runner.commands.playbook_options import add_playbook, run_command
 
@@ -30,7 +30,10 @@ def add_parser(commands: Commands) -> None:
         help="install torch with CUDA (3 GB) on nodes without GPUs where no other can be had",
     )  # fmt: skip
     command.add_argument(
-        "--matrix", type=found, metavar="FILE", help="then build the pin sets of its `pins`, too"
+        "--matrix",
+        type=existing_path,
+        metavar="FILE",
+        help="then build the pin sets of its `pins`, too",
     )
 
 

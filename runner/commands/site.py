@@ -57,7 +57,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     if not 0 <= chosen.log_kib <= MOST_LOG_KIB:
         raise UserError(f"--log-kib {chosen.log_kib}: write a number from 0 to {MOST_LOG_KIB}")
-    found = sources(chosen.sources)
+    campaigns = sources(chosen.sources)
     screen = Screen(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -65,13 +65,18 @@ def run(chosen: argparse.Namespace) -> int:
         TextColumn("{task.completed:.0f} of {task.total:.0f}"),
     )
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("", total=len(found))
+        task = bar.add_task("", total=len(campaigns))
 
-        def told(words: str, done: int, count: int) -> None:
-            bar.update(task, description=words, completed=done, total=count)
+        def report_progress(description: str, completed: int, count: int) -> None:
+            bar.update(task, description=description, completed=completed, total=count)
 
-        site = make_site(found, chosen.output, log_bytes=chosen.log_kib << 10, told=told)
-    worse = sum(each.open for each in site.regressions)
+        site = make_site(
+            campaigns,
+            chosen.output,
+            log_bytes=chosen.log_kib << 10,
+            report_progress=report_progress,
+        )
+    worse = sum(regression.open for regression in site.regressions)
     if chosen.format == "json":
         say_json(
             SiteAnswer(
@@ -82,8 +87,8 @@ def run(chosen: argparse.Namespace) -> int:
                 left_out=tuple(Skipped(source=x.source, reason=x.reason) for x in site.left_out),
             )
         )
-    for each in site.left_out:
-        complain(f"left out: {each.source}: {each.reason}")
+    for omitted in site.left_out:
+        complain(f"left out: {omitted.source}: {omitted.reason}")
     complain(
         f"wrote {chosen.output}/index.html: {counted(len(site.campaigns), 'campaign')},"
         f" {counted(len(site.series), 'cell')}, {counted(worse, 'open regression')}"

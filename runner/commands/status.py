@@ -27,9 +27,9 @@ def add_parser(commands: Commands) -> None:
     )
     add_runs(parser)
     parser.add_argument("--campaign", metavar="NAME", help="default: the one run last")
-    shown = parser.add_mutually_exclusive_group()
-    add_format(shown, ("table", "json"))
-    shown.add_argument(
+    display = parser.add_mutually_exclusive_group()
+    add_format(display, ("table", "json"))
+    display.add_argument(
         "--watch", action="store_true", help="go on showing it, as bench does, until it has ended"
     )
 

@@ -3,7 +3,7 @@
 import argparse
 
 from runner.base.options import Commands, add_runs, new_command
-from runner.base.paths import DEFAULT_INVENTORY, found
+from runner.base.paths import DEFAULT_INVENTORY, existing_path
 from runner.base.streams import complain, say, say_json
 from runner.terms.printed_answers import StopAnswer
 
@@ -32,7 +32,7 @@ def add_parser(commands: Commands) -> None:
     which.add_argument(
         "-i",
         "--inventory",
-        type=found,
+        type=existing_path,
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )
@@ -52,20 +52,20 @@ def run(chosen: argparse.Namespace) -> int:
     with interrupts.handled():
         if chosen.campaign:
             bench = end_bench(Campaign(chosen.runs / chosen.campaign), interrupts.once)
-            lines, meant = stop_jobs(
+            lines, campaigns = stop_jobs(
                 chosen.runs, chosen.campaign, interrupts.once, needed=not bench
             )
             lines = [bench, *lines] if bench else lines
         else:
             cluster = load_inventory(chosen.inventory)
-            lines, meant = engine_of(cluster, chosen.runs).stop(interrupts.once)
+            lines, campaigns = engine_of(cluster, chosen.runs).stop(interrupts.once)
     if chosen.format == "json":
-        alive = tuple(campaign.name for campaign in meant if campaign.is_locked())
+        alive = tuple(campaign.name for campaign in campaigns if campaign.is_locked())
         say_json(StopAnswer(ended=tuple(lines), go_on=alive))
     else:
         for line in lines or ["there was nothing to end"]:
             say(line)
-    for campaign in meant:
+    for campaign in campaigns:
         if campaign.is_locked():
             complain(
                 f"a bench{campaign.by_whom} runs campaign {campaign.name} now, and goes on with the"

@@ -41,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
         say_json(_answer(chosen.name))
         return 0
     width = terminal_width()
-    say(_all(width) if chosen.name is None else _one(chosen.name, width))
+    say(_all(width) if chosen.name is None else _system_text(chosen.name, width))
     return 0
 
 
@@ -51,8 +51,8 @@ def _answer(name: str | None) -> SystemsAnswer:
     from runner.systems.common.registry import load_system, system_names
 
     entries = []
-    for one in (name,) if name else system_names():
-        system = load_system(one)
+    for system_name in (name,) if name else system_names():
+        system = load_system(system_name)
         items = (*CELL_KEYS.values(), *system.parameters) if name else ()
         keys = tuple(
             SystemKey(name=k.name, default=k.default, may_be=k.wanted(), meaning=k.help)
@@ -89,7 +89,7 @@ def _all(width: int) -> str:
     return "\n\n".join([*listed, f"`{CALLED} systems NAME` lists a system's parameters."])
 
 
-def _one(name: str, width: int) -> str:
+def _system_text(name: str, width: int) -> str:
     from runner.base.grid import filled, grid
     from runner.matrix.keys import CELL_KEYS
     from runner.systems.common.registry import load_system

@@ -1,4 +1,4 @@
-"""`python -m runner teardown`: playbooks/teardown.yml, a line a step and node."""
+"""`python -m runner teardown`: playbooks/teardown.yml, one line per step and node."""
 
 import argparse
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.streams import say
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_parser(commands: Commands) -> None:
         answers=("tune", "tune_plan", "dry_run"),
         formats=FORMATS,
     )
-    command.add_argument("file", type=found, metavar="FILE", help="a matrix with `tune:`")
+    command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `tune:`")
     add_inventory(command)
     add_runs(command)
     before = command.add_mutually_exclusive_group()
@@ -175,8 +175,8 @@ def _print(tuned: Any, form: Any) -> None:
 
 
 def _print_plan(session: TuneSession, *, as_json: bool) -> None:
-    found = session.look()
-    plan = session.plan(found)
+    state = session.look()
+    plan = session.plan(state)
     say(json.dumps(plan, indent=1) if as_json else session.plan_text(plan))
 
 
@@ -187,13 +187,13 @@ def _print_dry_run(session: TuneSession, *, as_json: bool) -> None:
     from runner.plan.dryrun import describe, dry_run
     from runner.tuner.tune_session import first_cells
 
-    found = session.look()
-    shown = replace(session.held, cells=tuple(first_cells(session, found)), repeats=1)
+    state = session.look()
+    matrix = replace(session.held, cells=tuple(first_cells(session, state)), repeats=1)
     engine = engine_of(session.cluster, session.runs)
-    plans = dry_run(shown, session.cluster, preview=partial(engine.preview, session.campaign))
+    plans = dry_run(matrix, session.cluster, preview=partial(engine.preview, session.campaign))
     if as_json:
         say(json.dumps(plans, indent=1))
         return
-    say(session.plan_text(session.plan(found)))
+    say(session.plan_text(session.plan(state)))
     say("\nthe runs, if each takes what is predicted now:\n")
-    say(describe(plans, shown, session.cluster))
+    say(describe(plans, matrix, session.cluster))

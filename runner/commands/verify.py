@@ -1,4 +1,4 @@
-"""`python -m runner verify`: playbooks/verify.yml, a line a step and node."""
+"""`python -m runner verify`: playbooks/verify.yml, one line per step and node."""
 
 import argparse
 

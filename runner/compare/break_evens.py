@@ -35,16 +35,16 @@ def _job(row: Mapping[str, Any], tokens_per_s: float) -> PricedJob:
 
 def break_even_lines(cells: Mapping[str, BreakEven]) -> Iterator[str]:
     """Yield for each cell what a device-hour of the second machine may cost."""
-    for name, one in cells.items():
-        cell, second = printable(name), printable(one.second or "the second machine")
-        if one.device_hour is None:
-            yield f"break-even of {cell}: not known: {printable(one.missing)}"
+    for name, result in cells.items():
+        cell, second = printable(name), printable(result.second or "the second machine")
+        if result.device_hour is None:
+            yield f"break-even of {cell}: not known: {printable(result.missing)}"
             continue
-        price, low, high = one.device_hour.value, one.device_hour.low, one.device_hour.high
+        price, low, high = result.device_hour.value, result.device_hour.low, result.device_hour.high
         within = ""
         if low is not None and high is not None:
             within = f" (95 % interval {number_text(low)} to {number_text(high)})"
         yield (
             f"break-even of {cell}: a device-hour of {second} may cost {number_text(price)}"
-            f" {one.currency}{within} for the same cost per token"
+            f" {result.currency}{within} for the same cost per token"
         )

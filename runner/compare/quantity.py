@@ -156,16 +156,17 @@ def standard_error_percent(row: Mapping[str, Any], name: str) -> float:
     return _times(row, name).error * 100 if COLUMNS[name].by_runs and row.get(name) else 0.0
 
 
-def told(name: str, one: Measure) -> str:
+def what_it_takes(name: str, untold: Measure) -> str:
     """Say for people what it takes to tell, of a measure that cannot be told."""
-    if one.noise_percent is None and one.repeats_needed is None:
-        return f"{name}: {one.missing}"
-    parts = [one.missing] if one.missing else []
-    if one.visible_percent is not None:
-        parts.append(f"differences below {one.visible_percent:.2g} % do not show")
-    if one.repeats_needed:
-        least = "at least " if one.noise_percent is None else "about "
+    if untold.noise_percent is None and untold.repeats_needed is None:
+        return f"{name}: {untold.missing}"
+    parts = [untold.missing] if untold.missing else []
+    if untold.visible_percent is not None:
+        parts.append(f"differences below {untold.visible_percent:.2g} % do not show")
+    if untold.repeats_needed:
+        least = "at least " if untold.noise_percent is None else "about "
         parts.append(
-            f"{least}{one.repeats_needed} repeats on each side show {one.threshold_percent:g} %"
+            f"{least}{untold.repeats_needed} repeats on each side show"
+            f" {untold.threshold_percent:g} %"
         )
     return f"{name}: {', '.join(parts)}"

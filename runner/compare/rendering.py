@@ -18,15 +18,15 @@ from runner.tables.markdown import bulleted, piped
 
 
 def to_table(comparison: CampaignComparison, width: int) -> str:
-    """Write it for a terminal of that many columns: where a row a cell is too wide, a row a
-    quantity below the cell's name.
+    """Write it for a terminal of that many columns: where a row per cell is too wide, a row
+    per quantity below the cell's name.
     """
     headers, rows = _headers(comparison), _rows(comparison)
     table = grid(headers, rows, width) if fits(headers, rows, width) else _long(comparison)
     below = [*_below(comparison), _summary(comparison)]
     parts = ["\n".join(filled(line, width) for line in _above(comparison)), table]
     parts.append("\n".join(filled(line, width) for line in below))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(section for section in parts if section) + "\n"
 
 
 def to_markdown(comparison: CampaignComparison) -> str:
@@ -40,7 +40,7 @@ def to_markdown(comparison: CampaignComparison) -> str:
         piped(list(map(MarkdownText, _headers(comparison))), rows),
         bulleted(map(MarkdownText, _below(comparison))),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(section for section in parts if section) + "\n"
 
 
 def to_json(comparison: CampaignComparison) -> str:
@@ -58,7 +58,7 @@ def to_json(comparison: CampaignComparison) -> str:
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
     if comparison.break_even:
-        even = {name: asdict(one) for name, one in comparison.break_even.items()}
+        even = {name: asdict(break_even) for name, break_even in comparison.break_even.items()}
         document["break_even"] = even
     return json_text(document) + "\n"
 
@@ -108,8 +108,8 @@ def _test_case(suite: ElementTree.Element, cell: ComparedCell, classname: str) -
     if cell.regressed:
         changed = [
             text
-            for text, one in zip(figures, cell.measures.values(), strict=True)
-            if one.verdict != "same"
+            for text, measure in zip(figures, cell.measures.values(), strict=True)
+            if measure.verdict != "same"
         ]
         why = "; ".join([_verdict(cell), *(changed or notes)])
         failure = ElementTree.SubElement(case, "failure", type=cell.verdict, message=why)
@@ -150,7 +150,7 @@ def _above(comparison: CampaignComparison) -> list[str]:
 
 def _headers(comparison: CampaignComparison) -> list[str]:
     names = [f"{title(name)} was, is" for name in _names(comparison)]
-    return ["verdict", "cell", *(part for name in names for part in (name, "change"))]
+    return ["verdict", "cell", *(header for name in names for header in (name, "change"))]
 
 
 def _names(comparison: CampaignComparison) -> list[str]:
@@ -164,7 +164,7 @@ def _rows(comparison: CampaignComparison) -> list[list[str]]:
         [
             _verdict(cell),
             printable(cell.name),
-            *(part for name in names for part in _pair(name, cell.measures.get(name))),
+            *(text for name in names for text in _pair(name, cell.measures.get(name))),
         ]
         for cell in comparison.cells
     ]
@@ -176,10 +176,15 @@ def _long(comparison: CampaignComparison) -> str:
         [(title(name), *_pair(name, cell.measures[name])) for name in cell.measures]
         for cell in comparison.cells
     ]
-    lines = iter(aligned([line for each in quantities for line in each], "plain").splitlines())
+    lines = iter(
+        aligned([line for cell_lines in quantities for line in cell_lines], "plain").splitlines()
+    )
     text: list[str] = []
-    for cell, each in zip(comparison.cells, quantities, strict=True):
-        text += [f"{_verdict(cell)}: {printable(cell.name)}", *(f"  {next(lines)}" for _ in each)]
+    for cell, cell_lines in zip(comparison.cells, quantities, strict=True):
+        text += [
+            f"{_verdict(cell)}: {printable(cell.name)}",
+            *(f"  {next(lines)}" for _ in cell_lines),
+        ]
     return "\n".join(text)
 
 
@@ -210,8 +215,8 @@ def _below(comparison: CampaignComparison) -> list[str]:
     lines = [f"{comparison.rule}; thresholds: {limits}; ±: the larger half of that interval"]
     steps = sorted({n for cell in comparison.cells for n in (cell.steps_a, cell.steps_b) if n})
     if steps:
-        many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-        lines.append(f"over {many} steps per cell")
+        steps_text = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        lines.append(f"over {steps_text} steps per cell")
     lines += [
         f"{printable(cell.name)}: {printable('; '.join(cell.notes))}"
         for cell in comparison.cells

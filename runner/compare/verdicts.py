@@ -37,7 +37,7 @@ from runner.compare.quantity import (
     Judging,
     Measure,
     measure,
-    told,
+    what_it_takes,
 )
 from runner.document.campaign_document import CampaignDocument
 from runner.document.machine_document import values
@@ -157,7 +157,7 @@ def saved(name: str, document: Any) -> Side:
     return Side(name, table["rows"], table["environment"], live, table["hidden"])
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _set_fields(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -196,7 +196,7 @@ _ROW = Fields(
         "reason": (Words(), ""),
         "parameters": (Maybe(Mapped(Text(), Plain())), None),
     },
-    make=_given,
+    make=_set_fields,
 )
 _SAVED = Fields(
     {"rows": List(_ROW, MOST_CELLS)},
@@ -207,8 +207,8 @@ _SAVED = Fields(
 def thresholds(options: Iterable[str]) -> dict[str, float]:
     """Return the quantities that count, with percent, after `QUANTITY=PERCENT%` words."""
     limits = dict(THRESHOLDS)
-    for word in (part for text in options for part in text.split(",")):
-        name, _, number = (part.strip() for part in word.partition("="))
+    for word in (item for text in options for item in text.split(",")):
+        name, _, number = (half.strip() for half in word.partition("="))
         if name not in JUDGED:
             raise UserError(
                 f"--threshold {word}: there is no quantity {name!r}{nearest(name, JUDGED)};"
@@ -239,7 +239,7 @@ def compare_campaigns(
     `only` has globs of cells; with `allow_missing` the second may have run less; with `prices` the
     break-even of their machines is worked out. `judging` and `rule` say how, and in words.
     """
-    pairs = choose(_pairs(a.rows, b.rows), only, _named)
+    pairs = choose(_pairs(a.rows, b.rows), only, _names_of)
     cells = [_cell(ours, theirs, limits, judging, b.live, allow_missing) for ours, theirs in pairs]
     if not any(ours and theirs for ours, theirs in pairs):
         why = "of those that --only names" if only else "their matrices differ in every one"
@@ -257,10 +257,12 @@ def compare_campaigns(
     cells.sort(key=lambda cell: order.index(cell.verdict))
     notes = _parameter_notes(pairs)
     notes += [
-        f"bench runs {one.name} now: what has ended is compared" for one in (a, b) if one.live
+        f"bench runs {campaign.name} now: what has ended is compared"
+        for campaign in (a, b)
+        if campaign.live
     ]
-    notes += [f"{one.name}: {one.hidden}" for one in (a, b) if one.hidden]
-    if silent := [one.name for one in (a, b) if one.environment is None]:
+    notes += [f"{campaign.name}: {campaign.hidden}" for campaign in (a, b) if campaign.hidden]
+    if silent := [campaign.name for campaign in (a, b) if campaign.environment is None]:
         does = "does not say what it" if len(silent) == 1 else "do not say what they"
         notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")
     return CampaignComparison(a.name, b.name, limits, cells, _environments(a, b), notes, even, rule)
@@ -276,16 +278,18 @@ def _pairs(a: Sequence[_Row], b: Sequence[_Row]) -> list[_Pair]:
     pairs: list[_Pair] = [(row, by_id.pop(row["cell_id"], None)) for row in a]
     names = Counter(row["cell"] for row in by_id.values())
     by_name = {row["cell"]: row for row in by_id.values() if names[row["cell"]] == 1}
-    lonely = Counter(row["cell"] for row, other in pairs if other is None and row is not None)
-    for index, (row, other) in enumerate(pairs):
-        if row is not None and other is None and lonely[row["cell"]] == 1:
+    lonely = Counter(
+        row["cell"] for row, counterpart in pairs if counterpart is None and row is not None
+    )
+    for index, (row, counterpart) in enumerate(pairs):
+        if row is not None and counterpart is None and lonely[row["cell"]] == 1:
             namesake = by_name.get(row["cell"])
             if namesake is not None:
                 pairs[index] = (row, by_id.pop(namesake["cell_id"]))
     return [*pairs, *((None, row) for row in by_id.values())]
 
 
-def _named(pair: _Pair) -> tuple[str, str]:
+def _names_of(pair: _Pair) -> tuple[str, str]:
     row = pair[1] or pair[0] or {}
     return row["cell"], row["cell_id"]
 
@@ -397,9 +401,9 @@ def _arrivals(row: _Row) -> list[Arrival]:
 def _notes(
     a: _Row, b: _Row, measures: Mapping[str, Measure], learns: Alike | None
 ) -> Iterable[str]:
-    for name, one in measures.items():
-        if one.verdict in (CANNOT_TELL, NOT_JUDGED):
-            yield told(title(name), one)
+    for name, verdict_of_measure in measures.items():
+        if verdict_of_measure.verdict in (CANNOT_TELL, NOT_JUDGED):
+            yield what_it_takes(title(name), verdict_of_measure)
     lines = a.get("iterations_per_line"), b.get("iterations_per_line")
     if measures and None not in lines and lines[0] != lines[1]:
         yield (
@@ -414,8 +418,8 @@ def _notes(
     if measures and (nodes := _other_nodes(a, b)):
         yield nodes
     ours, theirs = a.get("final_loss"), b.get("final_loss")
-    asked = "final_loss" in measures
-    if measures and not asked and ours and theirs:
+    judges_loss = "final_loss" in measures
+    if measures and not judges_loss and ours and theirs:
         change = abs(theirs - ours) / abs(ours) * 100
         if change > LOSS_PERCENT:
             yield f"final loss {ours:.4g}, then {theirs:.4g}: do both train the same?"

@@ -79,7 +79,7 @@ class Answer:
     def exclusion(self) -> Mapping[str, str]:
         """The key that leaves out the nodes with faults, and its value; empty without such nodes.
 
-        Where every node has a fault it is no node's, but what they have in common.
+        Where every node has a fault it is of what they have in common.
         """
         odd = [host for host in self.nodes if self.faults().get(host)]
         return self.engine.without(odd) if 0 < len(odd) < len(self.nodes) else {}
@@ -170,15 +170,15 @@ def gather(checkup: Checkup, hosts: Sequence[str] = (), inventory: str = "") -> 
 
     `inventory` is the path that cures name; without it, the one that verify.yml was given.
     """
-    asked = checkup.asked
-    if asked is None:
+    questions = checkup.asked
+    if questions is None:
         raise UserError(f"{checkup.path} holds no {names.ASKED}; {played('verify', '')} writes it")
-    inventory = inventory or asked.inventory
-    nodes = list(hosts) or list(asked.nodes)
+    inventory = inventory or questions.inventory
+    nodes = list(hosts) or list(questions.nodes)
     envs, expected, unreachable = {}, {}, {}
     for host in nodes:
         reply = checkup.node(host)
-        entry = asked.nodes.get(host, AskedNode())
+        entry = questions.nodes.get(host, AskedNode())
         if reply.env is not None and not entry.lost:
             envs[host] = reply.env
             expected[host] = reply.expected or {}
@@ -186,17 +186,17 @@ def gather(checkup: Checkup, hosts: Sequence[str] = (), inventory: str = "") -> 
             unreachable[host] = reply.unreachable or "it stopped answering"
     failures = {
         host: [
-            {"role": one.role, "message": spelled_out(one.message, inventory)}
-            for one in entry.failures
+            {"role": failure.role, "message": spelled_out(failure.message, inventory)}
+            for failure in entry.failures
         ]
-        for host, entry in asked.nodes.items()
+        for host, entry in questions.nodes.items()
         if host in nodes and entry.failures
     }
     return Answer(
         inventory=checkup.path.name,
-        at=asked.at,
+        at=questions.at,
         nodes=tuple(nodes),
-        roles=asked.roles or (),
+        roles=questions.roles or (),
         envs=envs,
         unreachable=unreachable,
         failures=failures,

@@ -35,7 +35,7 @@ def ask(inventory: Path, runs: Path, only: Sequence[str]) -> Answer:
         engine.gathered(checkup.path, interrupts.once),
     ):
         answer = survey(checkup, cluster, engine, "env" in only, interrupts, console)
-        if checks := [one for one in only if one != "env"]:
+        if checks := [check for check in only if check != "env"]:
             answer = replace(
                 answer,
                 judgement=measure(checkup, cluster, answer, checks, engine, interrupts, console),
@@ -81,9 +81,9 @@ def measure(
     *,
     effort: Effort = DOCTORS,
     without: Collection[str] = (),
-    told: str = "measuring",
+    title: str = "measuring",
 ) -> judgement.Judgement:
-    """Run the probe on the nodes that could be asked, `without` some; `told` is its line."""
+    """Run the probe on the nodes that could be asked, `without` some; `title` is its line."""
     pin, reason = probing.torch_of(answer.envs, cluster.path)
     if reason:
         return judgement.Judgement(reason=reason)
@@ -91,10 +91,10 @@ def measure(
     def line(elapsed_s: float) -> str:
         logs = next((run.logs() for run in interrupts.running), {})
         now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
-        return f"{told}{': ' + now if now else ''}, {elapsed_s:.0f} s"
+        return f"{title}{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
-    wanted = answer.envs.keys() - set(without)
-    nodes = [node for node in cluster.nodes if node.host in wanted]
+    answering = answer.envs.keys() - set(without)
+    nodes = [node for node in cluster.nodes if node.host in answering]
     if cluster.engine.in_jobs:  # whose step takes all of them, in an order of its own
         nodes = list(cluster.nodes[: len(answer.nodes)])
     with live(console, line):

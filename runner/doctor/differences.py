@@ -1,7 +1,7 @@
 """All nodes' items against the inventory and against each other: the findings. Pure.
 
 The odd node is the one that differs from the majority. Without a majority (two nodes, or a tie)
-nobody can say who is odd, so all are named. An item that no node has is no item.
+nobody can say who is odd, so all are named. An item that no node has is left out.
 """
 
 import re
@@ -116,17 +116,23 @@ def _alike(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
     for key, hosts in groups.items():
         if key == usual:
             continue
-        rest = f"the others' {texts[groups[usual][0]]}" if usual is not None else ""
+        usual_elsewhere = f"the others' {texts[groups[usual][0]]}" if usual is not None else ""
         if usual is None:
-            others = {texts[other[0]]: other for wanted, other in groups.items() if wanted != key}
-            rest = "; ".join(f"{short(hosts)} {text}" for text, hosts in others.items())
-        findings.append(Finding(name, rule.severity, tuple(hosts), texts[hosts[0]], rest, rule.why))
+            other_groups = {
+                texts[group[0]]: group for group_key, group in groups.items() if group_key != key
+            }
+            usual_elsewhere = "; ".join(
+                f"{short(hosts)} {text}" for text, hosts in other_groups.items()
+            )
+        findings.append(
+            Finding(name, rule.severity, tuple(hosts), texts[hosts[0]], usual_elsewhere, rule.why)
+        )
     for host in mixed:
         if host not in odd:
             odd.append(host)
             findings.append(Finding(name, rule.severity, (host,), texts[host], MIXED, rule.why))
-    shown = None if usual is None else texts[groups[usual][0]]
-    return ItemDifference(name, rule.severity, texts, tuple(odd), shown), findings
+    usual_text = None if usual is None else texts[groups[usual][0]]
+    return ItemDifference(name, rule.severity, texts, tuple(odd), usual_text), findings
 
 
 def majority(groups: Mapping[Any, Sequence[str]]) -> Any | None:
@@ -160,15 +166,17 @@ def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
     parts = {host: item.parts for host, item in there.items() if item and item.parts is not None}
     if not parts:
         return {host: item.value or ABSENT if item else ABSENT for host, item in there.items()}
-    names = sorted({name for one in parts.values() for name in one})
-    differ = [name for name in names if len({one.get(name) for one in parts.values()}) > 1]
+    names = sorted({name for node_parts in parts.values() for name in node_parts})
+    differ = [
+        name for name in names if len({node_parts.get(name) for node_parts in parts.values()}) > 1
+    ]
     texts = {}
     for host in there:
         if host not in parts:
             texts[host] = ABSENT
             continue
-        shown = [f"{name} {_brief(parts[host].get(name))}" for name in differ]
-        texts[host] = some(shown, PARTS_SHOWN) or "there"
+        part_texts = [f"{name} {_brief(parts[host].get(name))}" for name in differ]
+        texts[host] = some(part_texts, PARTS_SHOWN) or "there"
     return texts
 
 
@@ -192,11 +200,11 @@ def _inventory(
     texts = _texts(there)
     short_of: dict[str, int] = {}
     for host, item in there.items():
-        wanted = expected.get(host, {})
-        if wanted.get("device") == kinds[name] and wanted.get("devices") is not None:
+        expectation = expected.get(host, {})
+        if expectation.get("device") == kinds[name] and expectation.get("devices") is not None:
             count = int(item.value) if item is not None and item.value else 0
-            if count < int(wanted["devices"]):
-                short_of[host] = int(wanted["devices"])
+            if count < int(expectation["devices"]):
+                short_of[host] = int(expectation["devices"])
     if not short_of:
         return None
     findings = [
@@ -231,15 +239,15 @@ def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:
         for value, hosts in groups.items()
     ]
     odd = tuple(host for hosts in groups.values() for host in hosts)
-    rest = {text for host, text in texts.items() if host not in odd}
-    usual = rest.pop() if len(rest) == 1 else None
+    healthy = {text for host, text in texts.items() if host not in odd}
+    usual = healthy.pop() if len(healthy) == 1 else None
     return ItemDifference(name, rule.severity, texts, odd, usual), findings
 
 
 def _swapped(envs: Mapping[str, Mapping[str, Any]]) -> ItemFindings:
     """Find nodes that call themselves by the name of another node of the inventory."""
     texts = {host: str(env.get("hostname") or ABSENT) for host, env in envs.items()}
-    odd = tuple(host for host, own in texts.items() if own != host and own in envs)
+    odd = tuple(host for host, hostname in texts.items() if hostname != host and hostname in envs)
     if not odd:
         return None
     why = "results of one node are shown under another's name: its address belongs to another host"
@@ -323,8 +331,8 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
 
     def end() -> None:
         if len(run) > 2:
-            last = re.search(r"\d+$", run[-1])
-            names.append(f"{run[0]}-{last[0] if last else ''}")
+            suffix = re.search(r"\d+$", run[-1])
+            names.append(f"{run[0]}-{suffix[0] if suffix else ''}")
         else:
             names.extend(run)
         run.clear()
@@ -341,11 +349,11 @@ def _follows(before: str, host: str) -> bool:
     """Return whether two names differ in a number at their end alone, and the second's is
     the next.
     """
-    one, two = (re.fullmatch(r"(.*?)(\d+)", name) for name in (before, host))
+    earlier, later = (re.fullmatch(r"(.*?)(\d+)", name) for name in (before, host))
     return bool(
-        one
-        and two
-        and one[1] == two[1]
-        and len(one[2]) <= len(two[2])
-        and int(two[2]) == int(one[2]) + 1
+        earlier
+        and later
+        and earlier[1] == later[1]
+        and len(earlier[2]) <= len(later[2])
+        and int(later[2]) == int(earlier[2]) + 1
     )

@@ -30,8 +30,8 @@ class Effort:
     def limit_s(self, nodes: int) -> float:
         """Return how long a probe may take."""
         rounds = self.rounds or 2 * nodes
-        each = START_S + self.product_s + self.storage_mib / 2
-        return each + 10 * self.seconds * (12 + rounds)
+        fixed_s = START_S + self.product_s + self.storage_mib / 2
+        return fixed_s + 10 * self.seconds * (12 + rounds)
 
 
 DOCTORS = Effort()

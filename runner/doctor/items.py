@@ -152,24 +152,26 @@ def _gpu(gpu: Mapping[str, Any], fabric: bool | None) -> Iterator[Item]:
     yield _item("GPU problem", gpu.get("problem"))
     yield _item("GPU count", len(devices) or None)
 
-    def each(rule: str, *fields: str) -> Item:
-        values = ["/".join(str(one[key]) for key in fields if one.get(key)) for one in devices]
+    def item(rule: str, *fields: str) -> Item:
+        values = [
+            "/".join(str(device[key]) for key in fields if device.get(key)) for device in devices
+        ]
         return Item(rule, ITEM_RULES[rule], devices_text(values), mixed=len(set(values)) > 1)
 
-    yield each("GPU name", "name")
-    yield each("GPU memory MiB", "memory.total")
-    yield each("GPU clock limit MHz", "clocks.max.sm", "clocks.max.memory")
+    yield item("GPU name", "name")
+    yield item("GPU memory MiB", "memory.total")
+    yield item("GPU clock limit MHz", "clocks.max.sm", "clocks.max.memory")
     application = ("clocks.applications.graphics", "clocks.applications.memory")
-    yield each("GPU application clock MHz", *application)
-    yield each("GPU power limit W", "power.limit")
-    yield each("GPU ECC", "ecc.mode.current")
-    yield each("GPU memory errors", "ecc.errors.uncorrected.volatile.total")
-    yield each("GPU MIG", "mig.mode.current")
-    yield each("GPU PCIe width", "pcie.link.width.current", "pcie.link.width.max")
-    yield each("GPU PCIe generation", "pcie.link.gen.max")
-    yield each("GPU compute mode", "compute_mode")
-    yield each("GPU persistence", "persistence_mode")
-    yield each("GPU firmware", "vbios_version")
+    yield item("GPU application clock MHz", *application)
+    yield item("GPU power limit W", "power.limit")
+    yield item("GPU ECC", "ecc.mode.current")
+    yield item("GPU memory errors", "ecc.errors.uncorrected.volatile.total")
+    yield item("GPU MIG", "mig.mode.current")
+    yield item("GPU PCIe width", "pcie.link.width.current", "pcie.link.width.max")
+    yield item("GPU PCIe generation", "pcie.link.gen.max")
+    yield item("GPU compute mode", "compute_mode")
+    yield item("GPU persistence", "persistence_mode")
+    yield item("GPU firmware", "vbios_version")
     yield _item("fabric manager runs", _word(fabric))
 
 
@@ -180,7 +182,7 @@ def _npu(npu: Mapping[str, Any]) -> Iterator[Item]:
     yield _item("NPU toolkit", npu.get("toolkit"))
     yield _item("NPU problem", npu.get("problem"))
     yield _item("NPU count", len(devices) or None)
-    names = [str(one.get("name")) for one in devices]
+    names = [str(device.get("name")) for device in devices]
     yield Item("NPU name", ITEM_RULES["NPU name"], devices_text(names), mixed=len(set(names)) > 1)
 
 
@@ -193,8 +195,10 @@ def devices_text(values: Sequence[str]) -> str | None:
         return None
     counts = Counter(values)
     usual = max(counts, key=lambda value: (counts[value], value))
-    others = [f"{number}: {value or '–'}" for number, value in enumerate(values) if value != usual]
-    return f"{usual or '–'} ({', '.join(others)})" if others else usual
+    deviating = [
+        f"{number}: {value or '–'}" for number, value in enumerate(values) if value != usual
+    ]
+    return f"{usual or '–'} ({', '.join(deviating)})" if deviating else usual
 
 
 def leaves(value: Any, path: str = "") -> dict[str, str]:
@@ -211,17 +215,17 @@ def leaves(value: Any, path: str = "") -> dict[str, str]:
 
 def _network(network: Mapping[str, Any]) -> Iterator[Item]:
     interfaces = network.get("interfaces") or {}
-    carriers = sorted(name for name, one in interfaces.items() if one["carries"] == "cluster")
+    carriers = sorted(name for name, link in interfaces.items() if link["carries"] == "cluster")
     # The one that carries the cluster's address is the same item whatever it is called.
     yield _item("cluster interface", ", ".join(carriers) or None)
-    for name, one in sorted(interfaces.items()):
+    for name, link in sorted(interfaces.items()):
         more = "" if [name] == carriers else name
-        yield _item("MTU", one.get("mtu"), more)
-        yield _item("link speed Mbit/s", one.get("speed_mbit_s"), more)
-    for port, one in sorted((network.get("infiniband") or {}).items()):
-        yield _item("InfiniBand state", one.get("state"), port)
-        yield _item("InfiniBand rate", one.get("rate"), port)
-        yield _item("InfiniBand firmware", one.get("firmware"), port)
+        yield _item("MTU", link.get("mtu"), more)
+        yield _item("link speed Mbit/s", link.get("speed_mbit_s"), more)
+    for port, link in sorted((network.get("infiniband") or {}).items()):
+        yield _item("InfiniBand state", link.get("state"), port)
+        yield _item("InfiniBand rate", link.get("rate"), port)
+        yield _item("InfiniBand firmware", link.get("firmware"), port)
 
 
 def _host(env: Mapping[str, Any]) -> Iterator[Item]:

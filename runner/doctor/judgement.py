@@ -83,8 +83,8 @@ ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"
 def check_of(test: str) -> str:
     """Return the check of the probe that measures a test."""
     deep = (check for check, tests in DEEP_TESTS.items() if test in tests)
-    own = "devices" if any(test in tests for tests in DEVICE_TESTS.values()) else "network"
-    return next(deep, own)
+    check = "devices" if any(test in tests for tests in DEVICE_TESTS.values()) else "network"
+    return next(deep, check)
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class ProbeResult:
         """For people."""
         return TESTS[self.test][0]
 
-    def value(self, one: Figure) -> float:
+    def value(self, figure: Figure) -> float:
         """Return what is shown of a figure: of a pair, as it was beside all others."""
-        return statistics.median(one.tries[0]) if self.test in PAIRS else one.value
+        return statistics.median(figure.tries[0]) if self.test in PAIRS else figure.value
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class Judgement:
             if not row.test.startswith(MATMUL) or row.reason:
                 continue
             by_host: dict[str, dict[int | None, float]] = {}
-            for one in row.figures:
-                by_host.setdefault(one.nodes[0], {})[one.device] = one.value
+            for figure in row.figures:
+                by_host.setdefault(figure.nodes[0], {})[figure.device] = figure.value
             for host, rates in by_host.items():
                 if set(rates) == set(range(len(rates))):
                     in_order = tuple(rates[number] for number in range(len(rates)))
@@ -199,7 +199,7 @@ class Judgement:
         """Return this with another's rows in place of its own of these tests."""
         tests = {row.test: row for row in more.rows}
         rows = tuple(tests.get(row.test, row) for row in self.rows)
-        slow = (*(one for one in self.slow if one.test not in tests), *more.slow)
+        slow = (*(part for part in self.slow if part.test not in tests), *more.slow)
         return replace(self, rows=rows, slow=slow, failed=more.failed, held_up=more.held_up)
 
     def as_json(self) -> dict[str, Any]:
@@ -210,8 +210,8 @@ class Judgement:
             "took_s": round(self.took_s, 1),
             "tests": [result_json(row) for row in self.rows],
             "slow": [
-                {"test": one.test, "nodes": list(one.nodes), "words": one.words}
-                for one in self.slow
+                {"test": part.test, "nodes": list(part.nodes), "words": part.words}
+                for part in self.slow
             ],
             "notes": list(self.notes),
         }
@@ -219,17 +219,24 @@ class Judgement:
 
 def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device: str) -> Judgement:
     """Return a judgement in which the figures of some tests have the tries of another, too."""
-    found = {row.test: row for row in more.rows}
-    rows, slow = [], [one for one in judged.slow if one.test not in tests]
+    more_rows = {row.test: row for row in more.rows}
+    rows, slow = [], [part for part in judged.slow if part.test not in tests]
     for row in judged.rows:
-        if row.test in tests and row.test in found:
-            tries = {(one.nodes, one.device): one.tries for one in found[row.test].figures}
+        if row.test in tests and row.test in more_rows:
+            tries = {
+                (figure.nodes, figure.device): figure.tries
+                for figure in more_rows[row.test].figures
+            }
             figures = [
-                replace(one, tries=(*one.tries, *tries.get((one.nodes, one.device), ())))
-                for one in row.figures
+                replace(
+                    figure, tries=(*figure.tries, *tries.get((figure.nodes, figure.device), ()))
+                )
+                for figure in row.figures
             ]
             row = judge_figures(row.test, figures, device)
-            slow += named(row, list(dict.fromkeys(h for one in figures for h in one.nodes)))
+            slow += slow_parts(
+                row, list(dict.fromkeys(h for figure in figures for h in figure.nodes))
+            )
             slow += slowing(row, device) if row.test == "sustained" else []
         rows.append(row)
     return replace(judged, rows=tuple(rows), slow=tuple(slow))
@@ -245,14 +252,14 @@ def result_json(row: ProbeResult) -> dict[str, Any]:
         "reason": row.reason,
         "figures": [
             {
-                "nodes": list(one.nodes),
-                "device": one.device,
-                "value": row.value(one),
-                "noise": round(one.noise, 4),
-                "tries": [list(samples) for samples in one.tries],
-                "slow": one in row.slow,
+                "nodes": list(figure.nodes),
+                "device": figure.device,
+                "value": row.value(figure),
+                "noise": round(figure.noise, 4),
+                "tries": [list(samples) for samples in figure.tries],
+                "slow": figure in row.slow,
             }
-            for one in row.figures
+            for figure in row.figures
         ],
     }
 
@@ -297,12 +304,12 @@ def lines(log: bytes) -> list[dict[str, Any]]:
 
 def of_node(objects: Iterable[Mapping[str, Any]], rank: int) -> list[Mapping[str, Any]]:
     """Return the lines in which a node speaks of itself, alone or with others."""
-    return [one for one in objects if rank in one.get("nodes", [one.get("node", rank)])]
+    return [record for record in objects if rank in record.get("nodes", [record.get("node", rank)])]
 
 
 def step(objects: Sequence[Mapping[str, Any]]) -> str:
     """Return what was being measured last, or nothing."""
-    return next((str(one["step"]) for one in reversed(objects) if "step" in one), "")
+    return next((str(record["step"]) for record in reversed(objects) if "step" in record), "")
 
 
 def judge_probe(
@@ -345,12 +352,12 @@ def judge_probe(
         reason = errors.get(test) or silent
         row = judge_figures(test, figures, device, reason)
         rows.append(row)
-        verdicts += named(row, hosts)
+        verdicts += slow_parts(row, hosts)
         verdicts += slowing(row, device) if test == "sustained" else []
         notes += [
-            f"{one.label}: {row.name} is slow while other pairs talk, and alone it is not: they"
+            f"{figure.label}: {row.name} is slow while other pairs talk, and alone it is not: they"
             " share a switch or a link"
-            for one in row.contended
+            for figure in row.contended
         ]
     if "network" in checks and len(hosts) == 2:
         notes.append("two nodes are one pair: there is no other to compare it with")
@@ -365,17 +372,20 @@ def _collect(
     """Test to its figures, and to what went wrong in it."""
     samples: dict[str, dict[tuple[tuple[str, ...], int | None], dict[int, tuple[float, ...]]]] = {}
     errors: dict[str, str] = {}
-    for one in objects:
-        test = str(one.get("scope") or one.get("test") or "")
-        ranks = one.get("nodes") or [one.get("node", len(hosts))]
+    for record in objects:
+        test = str(record.get("scope") or record.get("test") or "")
+        ranks = record.get("nodes") or [record.get("node", len(hosts))]
         if test not in TESTS or max(ranks) >= len(hosts):
             continue
-        where, taken = tuple(hosts[rank] for rank in ranks), tuple(one.get("samples", ()))
-        if "error" in one:
-            errors[test] = f"{where[0]}: {one['error']}"
-        elif taken and statistics.median(taken) > 0:
-            tries = samples.setdefault(test, {}).setdefault((where, one.get("local")), {})
-            tries[one.get("try", 1)] = taken
+        where, samples_taken = (
+            tuple(hosts[rank] for rank in ranks),
+            tuple(record.get("samples", ())),
+        )
+        if "error" in record:
+            errors[test] = f"{where[0]}: {record['error']}"
+        elif samples_taken and statistics.median(samples_taken) > 0:
+            tries = samples.setdefault(test, {}).setdefault((where, record.get("local")), {})
+            tries[record.get("try", 1)] = samples_taken
     return {
         test: tuple(
             Figure(nodes, local, tuple(tries[number] for number in sorted(tries)))
@@ -389,23 +399,29 @@ def wrong_products(
     objects: Sequence[Mapping[str, Any]], hosts: Sequence[str]
 ) -> tuple[list[SlowPart], list[str]]:
     """Find devices whose products are wrong, or are not the others'; and say what was checked."""
-    said = [one for one in objects if one.get("test") == CORRECT and "digest" in one]
-    digests = [one["digest"] for one in said]
+    products = [
+        product for product in objects if product.get("test") == CORRECT and "digest" in product
+    ]
+    digests = [product["digest"] for product in products]
     usual = max(digests, key=digests.count, default="")
     agreed = digests.count(usual) * 2 > len(digests)
-    found = []
-    for one in said:
-        where = f"{hosts[one['node']]} device {one.get('local', 0)}"
-        if one["wrong"]:
-            words = f"{where}: {one['wrong']:,} of {one['checked']:,} products are wrong"
-        elif agreed and one["digest"] != usual:
-            words = f"{where}: its product has other bits than those of {digests.count(usual)} more"
+    wrong = []
+    for product in products:
+        where = f"{hosts[product['node']]} device {product.get('local', 0)}"
+        if product["wrong"]:
+            description = (
+                f"{where}: {product['wrong']:,} of {product['checked']:,} products are wrong"
+            )
+        elif agreed and product["digest"] != usual:
+            description = (
+                f"{where}: its product has other bits than those of {digests.count(usual)} more"
+            )
         else:
             continue
-        found.append(SlowPart(CORRECT, (hosts[one["node"]],), words))
-    checked = sum(one["checked"] for one in said)
-    notes = [f"{checked:,} products checked on {len(said)} devices"] if said else []
-    return found, notes
+        wrong.append(SlowPart(CORRECT, (hosts[product["node"]],), description))
+    checked = sum(product["checked"] for product in products)
+    notes = [f"{checked:,} products checked on {len(products)} devices"] if products else []
+    return wrong, notes
 
 
 def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
@@ -413,14 +429,18 @@ def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
 
     One that slowed down in its first try and stays slow in the next is found by all of them.
     """
-    found, floor = [], 2 * floor_of(row.test, device)
-    for one in row.figures:
-        every = tuple(sample for samples in one.tries for sample in samples)
+    slow, floor = [], 2 * floor_of(row.test, device)
+    for figure in row.figures:
+        every = tuple(sample for samples in figure.tries for sample in samples)
         count = len(row.figures)
-        if rates := slowed(one.tries[-1], floor, count) or slowed(every, floor, count):
-            words = f"{one.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
-            found.append(SlowPart(row.test, one.nodes, f"{words} TFLOP/s while it computes"))
-    return found
+        if rates := slowed(figure.tries[-1], floor, count) or slowed(every, floor, count):
+            description = (
+                f"{figure.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
+            )
+            slow.append(
+                SlowPart(row.test, figure.nodes, f"{description} TFLOP/s while it computes")
+            )
+    return slow
 
 
 def floor_of(test: str, device: str) -> float:
@@ -443,20 +463,20 @@ def judge_figures(
     if not figures:
         return ProbeResult(test, (), reason=reason)
     floor = floor_of(test, device)
-    usual = reference([one.value for one in figures])
-    common = statistics.median(one.noise for one in figures)
+    usual = reference([figure.value for figure in figures])
+    common = statistics.median(figure.noise for figure in figures)
     slow: list[Figure] = []
     contended: list[Figure] = []
     if test in PAIRS:
         slow, contended = _slow_pairs(figures, floor)
-        usual = reference([statistics.median(one.tries[0]) for one in figures])
+        usual = reference([statistics.median(figure.tries[0]) for figure in figures])
     elif len(figures) > 1:
-        between = spread([one.value for one in figures])
+        between = spread([figure.value for figure in figures])
         count = len(figures)
         slow = [
-            one
-            for one in figures
-            if is_low(one.value, usual, one.noise, common, floor, count, between)
+            figure
+            for figure in figures
+            if is_low(figure.value, usual, figure.noise, common, floor, count, between)
         ]
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
@@ -470,34 +490,36 @@ def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], 
 
     What was measured alone is compared with what else was measured alone.
     """
-    first = {one: statistics.median(one.tries[0]) for one in figures}
-    alone = {one: statistics.median(one.tries[1]) for one in figures if len(one.tries) > 1}
+    concurrent = {figure: statistics.median(figure.tries[0]) for figure in figures}
+    alone = {
+        figure: statistics.median(figure.tries[1]) for figure in figures if len(figure.tries) > 1
+    }
     noises = {
-        one: max(error(samples) / statistics.median(samples) for samples in one.tries)
-        for one in figures
+        figure: max(error(samples) / statistics.median(samples) for samples in figure.tries)
+        for figure in figures
     }
     common = statistics.median(noises.values())
-    usual = reference(list(first.values()))
-    count = len(first)
+    usual = reference(list(concurrent.values()))
+    count = len(concurrent)
 
-    def is_slow(one: Figure, value: float, usual: float) -> bool:
-        return is_low(value, usual, noises[one], common, floor, count)
+    def is_slow(figure: Figure, value: float, usual: float) -> bool:
+        return is_low(value, usual, noises[figure], common, floor, count)
 
-    suspected = [one for one, value in first.items() if is_slow(one, value, usual)]
+    suspected = [figure for figure, value in concurrent.items() if is_slow(figure, value, usual)]
     best = max(alone.values(), default=0.0)
     slow: list[Figure] = []
     contended: list[Figure] = []
-    for one in suspected:
-        if one in alone:
-            still = is_slow(one, alone[one], best)
-            (slow if still else contended).append(one)
-    for one in suspected:
-        if one not in alone:  # more were slow than are measured again: as those that were
-            (contended if contended and not slow else slow).append(one)
+    for figure in suspected:
+        if figure in alone:
+            still = is_slow(figure, alone[figure], best)
+            (slow if still else contended).append(figure)
+    for figure in suspected:
+        if figure not in alone:  # more were slow than are measured again: as those that were
+            (contended if contended and not slow else slow).append(figure)
     return slow, contended
 
 
-def named(row: ProbeResult, hosts: Sequence[str]) -> list[SlowPart]:
+def slow_parts(row: ProbeResult, hosts: Sequence[str]) -> list[SlowPart]:
     """Name the slow ones: a node instead of its devices or pairs.
 
     That is a node of which all are slow; and of pairs, one that is in more slow ones than any other
@@ -506,34 +528,39 @@ def named(row: ProbeResult, hosts: Sequence[str]) -> list[SlowPart]:
     if not row.slow or row.reference is None:
         return []
     pairs = row.test in PAIRS
-    own = Counter(host for one in row.figures for host in one.nodes)
-    left, verdicts = list(row.slow), []
+    shares = Counter(host for figure in row.figures for host in figure.nodes)
+    remaining, verdicts = list(row.slow), []
     while True:
-        counts = Counter(host for one in left for host in one.nodes)
-        every = [host for host in hosts if 2 <= counts[host] == own[host]]
-        first, second = ([*counts.most_common(2), ("", 0), ("", 0)])[:2]
-        if pairs and not every and first[1] > max(second[1], own[first[0]] / 2, 1):
-            every = [first[0]]
+        counts = Counter(host for figure in remaining for host in figure.nodes)
+        every = [host for host in hosts if 2 <= counts[host] == shares[host]]
+        worst, runner_up = ([*counts.most_common(2), ("", 0), ("", 0)])[:2]
+        if pairs and not every and worst[1] > max(runner_up[1], shares[worst[0]] / 2, 1):
+            every = [worst[0]]
         every = [host for host in every if not pairs or counts[host] < len(row.figures)]
         if not every:
             break
         host = every[0]
-        mine = [one for one in left if host in one.nodes]
-        share = f"{len(mine)} of its {own[host]} {'pairs' if pairs else 'devices'}"
+        mine = [figure for figure in remaining if host in figure.nodes]
+        share = f"{len(mine)} of its {shares[host]} {'pairs' if pairs else 'devices'}"
         lowest = min(mine, key=row.value)
         verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {share}"))
         # A pair of two nodes that are both slow is slow for each of them.
-        left = [one for one in left if one not in mine]
-        own.subtract(other for one in mine for other in one.nodes if other != host)
-    for one in left:
-        verdicts.append(SlowPart(row.test, one.nodes, f"{one.label}: {_below(row, one)}"))
+        remaining = [figure for figure in remaining if figure not in mine]
+        shares.subtract(
+            host_of_figure
+            for figure in mine
+            for host_of_figure in figure.nodes
+            if host_of_figure != host
+        )
+    for figure in remaining:
+        verdicts.append(SlowPart(row.test, figure.nodes, f"{figure.label}: {_below(row, figure)}"))
     return verdicts
 
 
-def _below(row: ProbeResult, one: Figure) -> str:
+def _below(row: ProbeResult, figure: Figure) -> str:
     assert row.reference is not None
     name, unit = TESTS[row.test]
-    value = row.value(one)
+    value = row.value(figure)
     return (
         f"{name} {rounded(value)} {unit}, {1 - value / row.reference:.0%} below"
         f" {rounded(row.reference)}"

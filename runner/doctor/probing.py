@@ -1,4 +1,4 @@
-"""The probe as a run on all nodes: which torch, what each node starts. Pure but for `launch`.
+"""The probe as a run on all nodes: which torch, what each node starts. Pure except `launch`.
 
 It goes the way of any run of bench: run.json, the engine, the supervisor's lease and time limit.
 """
@@ -60,11 +60,11 @@ def torch_of(envs: Mapping[str, Mapping[str, Any]], inventory: object) -> tuple[
     shared = set.intersection(*(set(pins) for pins in have.values()))
     if not shared:
         return "", f"no system with torch is on every node; run {cure}"
-    first = next(iter(have.values()))
+    versions = next(iter(have.values()))
 
     def rank(name: str) -> tuple[bool, list[int], str]:
-        words = first[name].split("+")[0].split(".")
-        numbers = [int(word[:9]) for word in words if word.isdecimal()]
+        numbers_text = versions[name].split("+")[0].split(".")
+        numbers = [int(word[:9]) for word in numbers_text if word.isdecimal()]
         return name.startswith("torch_gpt/"), numbers, name
 
     return max(shared, key=rank), ""
@@ -221,9 +221,13 @@ def failed(
     attempt: RunFolder, objects: Sequence[Mapping[str, Any]], hosts: Sequence[str], message: str
 ) -> str:
     """Say why the probe did not end well, or nothing: its own error first, else the launch's."""
-    for one in objects:
-        if "error" in one and "test" not in one and one.get("node", len(hosts)) < len(hosts):
-            return f"{hosts[one['node']]}: {one['error']}"
+    for record in objects:
+        if (
+            "error" in record
+            and "test" not in record
+            and record.get("node", len(hosts)) < len(hosts)
+        ):
+            return f"{hosts[record['node']]}: {record['error']}"
     halt = attempt.halt
     if halt is not None:
         ranks = {host: rank for rank, host in attempt.hosts.items()}

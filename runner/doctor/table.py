@@ -33,9 +33,9 @@ def differences_table(
     if len(hosts) * NARROWEST + 40 <= width:
         headers = ["item", "means", *hosts]
         rows = [(*_head(row), *(_cell(row, host) for host in hosts)) for row in differences]
-        return ruled(headers, rows, whole=2)
-    grouped = [(*_head(row), _most(row, hosts), _others(row, hosts)) for row in differences]
-    return ruled(["item", "means", "most", "others"], grouped, whole=2)
+        return ruled(headers, rows, unbroken=2)
+    grouped = [(*_head(row), _most(row, hosts), _deviating(row, hosts)) for row in differences]
+    return ruled(["item", "means", "most", "others"], grouped, unbroken=2)
 
 
 def _head(row: ItemDifference) -> tuple[Text, Text]:
@@ -50,13 +50,13 @@ def _cell(row: ItemDifference, host: str) -> Text:
 
 
 def _most(row: ItemDifference, hosts: Sequence[str]) -> Text:
-    rest = [host for host in hosts if host not in row.odd]
-    if not rest:
+    usual_hosts = [host for host in hosts if host not in row.odd]
+    if not usual_hosts:
         return one_line(row.usual or "no majority")
-    return one_line(f"{_count(rest)}: {row.usual or row.values[rest[0]]}")
+    return one_line(f"{_count(usual_hosts)}: {row.usual or row.values[usual_hosts[0]]}")
 
 
-def _others(row: ItemDifference, hosts: Sequence[str]) -> Text:
+def _deviating(row: ItemDifference, hosts: Sequence[str]) -> Text:
     groups: dict[str, list[str]] = {}
     for host in hosts:
         if host in row.odd:
@@ -90,7 +90,7 @@ def measured_parts(judgement: Judgement, width: int) -> list[Table | Text | str]
     rows = [_cells(row) for row in judgement.rows]
     texts = [[str(text) for text in row] for row in rows]
     parts: list[Table | Text | str] = (
-        [ruled(_TITLES, rows, whole=len(_TITLES), right=_NUMBERS)]
+        [ruled(_TITLES, rows, unbroken=len(_TITLES), right=_NUMBERS)]
         if fits(_TITLES, texts, width)
         else [filled(_sentence(row), width) for row in texts]
     )
@@ -101,7 +101,7 @@ def measured_parts(judgement: Judgement, width: int) -> list[Table | Text | str]
     for reason, names in reasons.items():
         of = "" if len(names) == len(judgement.rows) else f" of {', '.join(names)}"
         parts.append(one_line(f"no result{of}: {reason}", "yellow"))
-    parts += [one_line(f"slow: {one.words}", "bold red") for one in judgement.slow]
+    parts += [one_line(f"slow: {part.words}", "bold red") for part in judgement.slow]
     parts += [one_line(f"note: {note}") for note in judgement.notes]
     if not any(row.figures for row in judgement.rows):
         parts.append(one_line(f"nothing could be measured with {judgement.torch}", "yellow"))
@@ -131,7 +131,7 @@ def _cells(row: ProbeResult) -> list[str | Text]:
         return [name, unit, "0", "", "", "", "", "no result"]
     lowest = min(row.figures, key=row.value)
     result = "slow" if row.slow else "alike" if len(row.figures) > 1 else ""
-    noise = statistics.median(one.noise for one in row.figures)
+    noise = statistics.median(figure.noise for figure in row.figures)
     assert row.reference is not None
     value = row.value(lowest)
     less = f" ({value / row.reference - 1:+.1%})" if len(row.figures) > 1 else ""

@@ -38,15 +38,17 @@ def read_campaign(
 
     Raises UserError where the folder holds no campaign, or for an unknown baseline or shape.
     """
-    records = records_of(campaign, relative_to, shown=shown, of=copy_of)
+    records = records_of(campaign, relative_to, reader_path=shown, of=copy_of)
     layout, published = layout_of(campaign, shape)
-    runs = evidence_of_records(campaign, records, relative_to, shown=shown) if evidence else {}
+    runs = (
+        evidence_of_records(campaign, records, relative_to, reader_path=shown) if evidence else {}
+    )
     return CampaignDocument(
         rows=rows(
             records,
             baseline or campaign.settings.baseline,
             published,
-            asked=baseline is not None,
+            requested=baseline is not None,
             prices=prices,
         ),
         title=campaign.settings.title,

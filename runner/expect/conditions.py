@@ -1,6 +1,6 @@
 """Under which conditions a speed was reached, and how two of them differ. Pure.
 
-A difference is said in words, always. One of device, size of the model or precision makes two
+Each difference is printed. One of device, size of the model or precision makes two
 figures incomparable; so does not knowing one of them. Others leave a percentage, beside the words.
 """
 
@@ -69,14 +69,16 @@ class ConditionDifference:
 
 def differences(subject: Subject, reference: Reference) -> tuple[ConditionDifference, ...]:
     """Return all conditions in which the two differ, or of which one side says nothing."""
-    return tuple(each for compare in _CONDITIONS for each in compare(subject, reference))
+    return tuple(
+        difference for compare in _CONDITIONS for difference in compare(subject, reference)
+    )
 
 
 def device_kind(name: str) -> str:
     """Return a device by the name of our table of devices, else as it is called."""
     short = name.strip().removeprefix("NVIDIA ")
-    known = find_device(short)
-    return known.name if known else short
+    device = find_device(short)
+    return device.name if device else short
 
 
 def precision_of(arithmetic: str | None) -> str:
@@ -91,8 +93,8 @@ def _device(subject: Subject, reference: Reference) -> _Differences:
     here, there = device_kind(subject.device), device_kind(reference.device)
     if here == there:
         return
-    one, other = (name.replace("-", " ") + " " for name in (here, there))
-    variant = one.startswith(other) or other.startswith(one)
+    own_name, their_name = (name.replace("-", " ") + " " for name in (here, there))
+    variant = own_name.startswith(their_name) or their_name.startswith(own_name)
     yield ConditionDifference("device", here, there, 3 if variant else 100, not variant)
 
 
@@ -104,8 +106,8 @@ def _memory(subject: Subject, reference: Reference) -> _Differences:
 
 
 def _gigabytes(text: str) -> int | None:
-    words = text.replace("GB", " GB ").replace("-", " ").split()
-    sizes = [one for one, unit in pairwise(words) if unit == "GB"]
+    tokens = text.replace("GB", " GB ").replace("-", " ").split()
+    sizes = [token for token, unit in pairwise(tokens) if unit == "GB"]
     return int(sizes[0]) if sizes and sizes[0].isdigit() else None
 
 
@@ -156,34 +158,38 @@ def _plain(name: str) -> str:
 def _precision(subject: Subject, reference: Reference) -> _Differences:
     if subject.precision and subject.precision == reference.precision:
         return
-    known = bool(subject.precision and reference.precision)
+    is_known = bool(subject.precision and reference.precision)
     yield ConditionDifference(
         "precision",
         subject.precision or UNKNOWN_HERE,
         reference.precision or UNKNOWN_THERE,
-        20 if known else 8,
+        20 if is_known else 8,
         incomparable=True,
     )
 
 
 def _count(
-    what: str, name: str, weight: float
+    quantity: str, name: str, weight: float
 ) -> Callable[[Subject, Reference], Iterator[ConditionDifference]]:
-    """Compare a whole number, such as the batch; how much more or less stands in brackets."""
+    """Compare a whole number, such as the batch; how much more or less is in brackets."""
 
     def compare(subject: Subject, reference: Reference) -> _Differences:
         here, there = getattr(subject, name), getattr(reference, name)
         if here is not None and here == there:
             return
         if here is None:
-            other = UNKNOWN_THERE if there is None else ""  # one that is known splits no figures
-            yield ConditionDifference(what, UNKNOWN_HERE, other, weight)
+            there_text = (
+                UNKNOWN_THERE if there is None else ""
+            )  # one that is known splits no figures
+            yield ConditionDifference(quantity, UNKNOWN_HERE, there_text, weight)
         elif there is None:
-            yield ConditionDifference(what, f"{here:,}", UNKNOWN_THERE, weight)
+            yield ConditionDifference(quantity, f"{here:,}", UNKNOWN_THERE, weight)
         else:
             steps = min(abs(math.log2(here / there)), MOST_STEPS)
             ratio = {2.0: "twice", 0.5: "half"}.get(there / here, "")
-            yield ConditionDifference(what, f"{here:,}", f"{there:,}", weight * steps, ratio=ratio)
+            yield ConditionDifference(
+                quantity, f"{here:,}", f"{there:,}", weight * steps, ratio=ratio
+            )
 
     return compare
 

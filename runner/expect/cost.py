@@ -71,9 +71,9 @@ def cell_cost(prices: Prices, job: PricedJob, reasons: Mapping[str, str]) -> Cel
     token, target = ("tokens_per_s", "joules_per_token"), ("seconds_to_target", "joules_to_target")
     missing: dict[str, str] = {}
     for name, needed in ((PER_MILLION, token), (TO_TARGET, target)):
-        for part in needed if prices.kwh is not None else needed[:1]:
-            if getattr(job, part) is None:
-                missing.setdefault(name, reasons.get(part) or f"{part} is not known")
+        for figure in needed if prices.kwh is not None else needed[:1]:
+            if getattr(job, figure) is None:
+                missing.setdefault(name, reasons.get(figure) or f"{figure} is not known")
     million = way = None
     if PER_MILLION not in missing and job.tokens_per_s is not None:
         speed, energy = job.tokens_per_s, job.joules_per_token or 0.0
@@ -95,8 +95,8 @@ def cell_cost(prices: Prices, job: PricedJob, reasons: Mapping[str, str]) -> Cel
                 for s, j in zip(_ends(job.seconds_to_target), _ends(joules), strict=True)
             )  # type: ignore[arg-type]
         )
-    words = machine.words, prices.electricity_words
-    return CellCost(prices.currency, *words, million, way, missing)
+    price_texts = machine.words, prices.electricity_words
+    return CellCost(prices.currency, *price_texts, million, way, missing)
 
 
 def _way(prices: Prices, hourly: float, nodes: int, seconds: float, joules: float) -> float:
@@ -123,31 +123,31 @@ class BreakEven:
 
 
 def break_even(
-    prices: Prices, first: PricedJob, second: PricedJob, noise_percent: float | None
+    prices: Prices, ours: PricedJob, theirs: PricedJob, noise_percent: float | None
 ) -> BreakEven:
     """Compare two machines at one job; `noise_percent` is half the 95 % interval of the second's
     speed in percent of the first's, None where the runs do not tell it.
     """
 
     def lacking(why: str) -> BreakEven:
-        return BreakEven(prices.currency, first.device, second.device, missing=why)
+        return BreakEven(prices.currency, ours.device, theirs.device, missing=why)
 
-    machine = prices.of(first.device)
+    machine = prices.of(ours.device)
     if machine is None or not machine.hourly(1, 1):
-        return lacking(f"the file of prices has no price of {first.device or 'the first machine'}")
-    if first.tokens_per_s is None or second.tokens_per_s is None:
+        return lacking(f"the file of prices has no price of {ours.device or 'the first machine'}")
+    if ours.tokens_per_s is None or theirs.tokens_per_s is None:
         return lacking("tokens/s are not known on both")
-    if prices.kwh is not None and None in (first.joules_per_token, second.joules_per_token):
+    if prices.kwh is not None and None in (ours.joules_per_token, theirs.joules_per_token):
         return lacking("kwh is given, and the energy was not measured on both")
-    a, b = first.tokens_per_s.value, second.tokens_per_s.value
-    paid = machine.hourly(first.devices, first.nodes) / HOUR_S / a + _electricity(prices, first, a)
+    a, b = ours.tokens_per_s.value, theirs.tokens_per_s.value
+    paid = machine.hourly(ours.devices, ours.nodes) / HOUR_S / a + _electricity(prices, ours, a)
 
     def price(rate: float) -> float:
-        return (paid - _electricity(prices, second, rate)) * rate * HOUR_S / second.devices
+        return (paid - _electricity(prices, theirs, rate)) * rate * HOUR_S / theirs.devices
 
     half = None if noise_percent is None else a * noise_percent / 100
     ends = (None, None) if half is None else (price(max(b - half, 0.0)), price(b + half))
-    return BreakEven(prices.currency, first.device, second.device, Interval95(price(b), *ends))
+    return BreakEven(prices.currency, ours.device, theirs.device, Interval95(price(b), *ends))
 
 
 def _electricity(prices: Prices, job: PricedJob, rate: float) -> float:

@@ -36,7 +36,7 @@ class Expectation:
     @property
     def comparable(self) -> bool:
         """Whether device, size of the model and precision are the same."""
-        return not any(each.incomparable for each in self.differences)
+        return not any(difference.incomparable for difference in self.differences)
 
     @property
     def median(self) -> float:
@@ -50,12 +50,12 @@ class Expectation:
 
     @property
     def _rates(self) -> list[float]:
-        return [one.tokens_per_s_per_device for one in self.references]
+        return [reference.tokens_per_s_per_device for reference in self.references]
 
     @property
     def difference_words(self) -> str:
-        """The differences as clauses; empty where there are none."""
-        return "; ".join(each.words for each in self.differences)
+        """The differences as clauses; empty without any."""
+        return "; ".join(difference.words for difference in self.differences)
 
     @property
     def words(self) -> str:
@@ -66,7 +66,7 @@ class Expectation:
                 f" {self._theirs}: {self.difference_words}"
             )
         if self.same:
-            return f"{percent_text(self.percent)} % of {self._theirs}{self._place}"
+            return f"{percent_text(self.percent)} % of {self._theirs}{self._rank}"
         percent = percent_text(self.percent)
         return f"{percent} % of the nearest, {self._theirs}, but {self.difference_words}"
 
@@ -78,22 +78,24 @@ class Expectation:
         if count > 1:
             low, high = (rate_text(end(self._rates)) for end in (min, max))
             figure = f"the median of {count}: {figure}, {low} to {high}"
-        first = self.references[0]
-        trainers = some(list(dict.fromkeys(_trainer(one) for one in self.references)))
-        models = some(list(dict.fromkeys(one.model for one in self.references)))
-        detail = f" {first.device_detail}" if first.device_detail else ""
-        device = f"{first.devices} x {device_kind(first.device)}{detail}"
+        nearest = self.references[0]
+        trainers = some(list(dict.fromkeys(_trainer(reference) for reference in self.references)))
+        models = some(list(dict.fromkeys(reference.model for reference in self.references)))
+        detail = f" {nearest.device_detail}" if nearest.device_detail else ""
+        device = f"{nearest.devices} x {device_kind(nearest.device)}{detail}"
         return f"{figure} ({trainers}; {models}; {device})"
 
     @property
-    def _place(self) -> str:
+    def _rank(self) -> str:
         """Whether it is within their range, of FEW or more."""
         if len(self.references) < FEW:
             return ""
-        own = self.subject.tokens_per_s_per_device
-        if own < min(self._rates):
+        own_rate = self.subject.tokens_per_s_per_device
+        if own_rate < min(self._rates):
             return ", slower than each of them"
-        return ", faster than each of them" if own > max(self._rates) else ", within their range"
+        return (
+            ", faster than each of them" if own_rate > max(self._rates) else ", within their range"
+        )
 
 
 def expect(subject: Subject, references: Iterable[Reference]) -> Expectation | None:
@@ -102,16 +104,23 @@ def expect(subject: Subject, references: Iterable[Reference]) -> Expectation | N
     The nearest ones are those that differ in the same words: several figures of one source.
     """
     alike: dict[tuple[str, ...], list[Reference]] = {}
-    found: dict[tuple[str, ...], tuple[ConditionDifference, ...]] = {}
+    differences_by_text: dict[tuple[str, ...], tuple[ConditionDifference, ...]] = {}
     for reference in references:
-        each = tuple(one for one in differences(subject, reference) if not _may_be_unknown(one))
-        words = tuple(one.words for one in each)
-        alike.setdefault(words, []).append(reference)
-        found[words] = each
+        conditions = tuple(
+            difference
+            for difference in differences(subject, reference)
+            if not _may_be_unknown(difference)
+        )
+        texts = tuple(difference.words for difference in conditions)
+        alike.setdefault(texts, []).append(reference)
+        differences_by_text[texts] = conditions
     if not alike:
         return None
-    best = min(found, key=lambda words: sum(one.weight for one in found[words]))
-    return Expectation(subject, tuple(alike[best]), found[best])
+    best = min(
+        differences_by_text,
+        key=lambda texts: sum(difference.weight for difference in differences_by_text[texts]),
+    )
+    return Expectation(subject, tuple(alike[best]), differences_by_text[best])
 
 
 def _may_be_unknown(difference: ConditionDifference) -> bool:
@@ -135,10 +144,11 @@ def rate_text(rate: float) -> str:
 def source_lines(references: Sequence[Reference], most: int = 5) -> list[str]:
     """Say for each reference what it is and where it stands, at most so many."""
     lines = [
-        f"{rate_text(one.tokens_per_s_per_device)} {_UNIT}: {_trainer(one)}, {one.model}"
-        f"{f' ({one.conditions})' if one.conditions else ''}; {one.address}, {one.where}"
-        f"{f', read {one.read}' if one.read else ''}"
-        for one in references[:most]
+        f"{rate_text(reference.tokens_per_s_per_device)} {_UNIT}: {_trainer(reference)},"
+        f" {reference.model}{f' ({reference.conditions})' if reference.conditions else ''};"
+        f" {reference.address}, {reference.where}"
+        f"{f', read {reference.read}' if reference.read else ''}"
+        for reference in references[:most]
     ]
     more = len(references) - most
     return [*lines, f"and {counted(more, 'more figure')}"] if more > 0 else lines

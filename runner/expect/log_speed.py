@@ -3,34 +3,34 @@
 from dataclasses import replace
 
 from runner.expect.conditions import Subject
-from runner.logs.known import Known
 from runner.logs.read import Reading
+from runner.logs.run_sizes import Known
 
 
-def speed_of_log(reading: Reading, given: Subject) -> tuple[Subject | None, str]:
+def speed_of_log(reading: Reading, subject_given: Subject) -> tuple[Subject | None, str]:
     """Return the log's speed, None where it says none, and why it cannot be compared.
 
-    What `given` says of the run goes before the log's own words; its rate is not looked at.
+    What `subject_given` says of the run goes before the log's own words; its rate is not looked at.
     """
-    known = Known(given.tokens_per_sample, given.devices).or_by(reading.facts)
+    sizes = Known(subject_given.tokens_per_sample, subject_given.devices).or_by(reading.facts)
     least, most = reading.summary.batch_sizes or (None, None)
-    batch = given.global_batch_size or (least if least == most else None)
+    batch = subject_given.global_batch_size or (least if least == most else None)
     rate = reading.tokens.device
     if rate is not None:
         subject = replace(
-            given,
+            subject_given,
             tokens_per_s_per_device=rate,
-            devices=known.devices,
-            tokens_per_sample=known.tokens_per_sample,
+            devices=sizes.devices,
+            tokens_per_sample=sizes.tokens_per_sample,
             global_batch_size=batch,
             trainer=reading.system or "",
         )
-        return subject, why_no_device(given.device, "a log names no device")
+        return subject, why_no_device(subject_given.device, "a log names no device")
     if not reading.summary.logged_lines:
         return None, "the log has no training step"
     needs = {
-        "--devices": known.devices,
-        "--tokens-per-sample": known.tokens_per_sample,
+        "--devices": sizes.devices,
+        "--tokens-per-sample": sizes.tokens_per_sample,
         "--global-batch-size": reading.summary.samples_per_s.mean(),
     }
     lacking = [option for option, value in needs.items() if not value]

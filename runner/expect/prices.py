@@ -1,4 +1,4 @@
-"""What machines and electricity cost: a person's file. Pure, but for reading it.
+"""What machines and electricity cost: a person's file. Pure, except reading it.
 
     prices:
       currency: USD              # three letters, or a sign
@@ -80,7 +80,7 @@ class Prices:
 
     @property
     def electricity_words(self) -> str:
-        """What electricity costs, for people; empty where it is no extra."""
+        """What electricity costs, for people; empty where it is included."""
         if self.kwh is None:
             return ""
         more = f" and {self.node_w:g} W per node beside them" if self.node_w else ""
@@ -97,29 +97,31 @@ def check_prices(content: Any, where: str) -> Prices:
     """Check the file's content, which errors call `where`."""
     if not isinstance(content, dict) or set(content) != {"prices"}:
         raise UserError(f"{where} must have one key, `prices:`, with the prices below it")
-    given = _mapping(content["prices"], f"{where}: prices", _KEYS)
+    prices = _mapping(content["prices"], f"{where}: prices", _KEYS)
     at = f"{where}: prices"
     machines: dict[str, MachinePrice] = {}
-    for name, price in _mapping(given.get("machines", {}), f"{at}: machines").items():
+    for name, price in _mapping(prices.get("machines", {}), f"{at}: machines").items():
         kind, here = device_kind(printable(str(name))), f"{at}: machines: {printable(str(name))}"
         if kind in machines:
             raise UserError(f"{here} is a second name of {kind}; leave one of the two")
         machines[kind] = _machine(_mapping(price, here, _HOURS), here)
-    own = any(name in given for name in _HOURS)
-    kwh = _number(given, "kwh", at, 0.0) if "kwh" in given else None
+    for_any = any(name in prices for name in _HOURS)
+    kwh = _number(prices, "kwh", at, 0.0) if "kwh" in prices else None
     if kwh is None:
         for name in ("pue", "node_w"):
-            if name in given:
+            if name in prices:
                 raise UserError(f"{at}: {name} needs kwh, the price of electricity; add it")
-    if not machines and not own and kwh is None:
+    if not machines and not for_any and kwh is None:
         raise UserError(f"{at} has no price; give device_hour or node_hour, machines, or kwh")
     return Prices(
-        currency=_currency(given.get("currency", "USD"), at),
+        currency=_currency(prices.get("currency", "USD"), at),
         machines=machines,
-        any_machine=_machine({k: given[k] for k in _HOURS if k in given}, at) if own else None,
+        any_machine=_machine({k: prices[k] for k in _HOURS if k in prices}, at)
+        if for_any
+        else None,
         kwh=kwh,
-        pue=_number(given, "pue", at, 1.0, HIGHEST_PUE) if "pue" in given else 1.0,
-        node_w=_number(given, "node_w", at, 0.0) if "node_w" in given else 0.0,
+        pue=_number(prices, "pue", at, 1.0, HIGHEST_PUE) if "pue" in prices else 1.0,
+        node_w=_number(prices, "node_w", at, 0.0) if "node_w" in prices else 0.0,
     )
 
 
@@ -129,26 +131,30 @@ def _mapping(value: Any, where: str, keys: tuple[str, ...] = ()) -> dict[Any, An
     for key in value:
         if keys and key not in keys:
             hint = nearest(str(key), keys)
-            shown = printable(str(key))[:60]
-            raise UserError(f"{where}: there is no key {shown!r}{hint}; keys are {', '.join(keys)}")
+            key_text = printable(str(key))[:60]
+            raise UserError(
+                f"{where}: there is no key {key_text!r}{hint}; keys are {', '.join(keys)}"
+            )
     return value
 
 
-def _machine(given: Mapping[Any, Any], where: str) -> MachinePrice:
-    if len(given) != 1:
+def _machine(price: Mapping[Any, Any], where: str) -> MachinePrice:
+    if len(price) != 1:
         raise UserError(f"{where} must have one of device_hour and node_hour")
-    (name,) = given
-    return MachinePrice(**{name: _number(given, name, where, 0.0)})
+    (name,) = price
+    return MachinePrice(**{name: _number(price, name, where, 0.0)})
 
 
 def _number(
-    given: Mapping[Any, Any], name: str, where: str, least: float, most: float = HIGHEST
+    mapping: Mapping[Any, Any], name: str, where: str, least: float, most: float = HIGHEST
 ) -> float:
-    value = given[name]
+    value = mapping[name]
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value <= most:
-        shown = printable(str(value))[:60]
-        raise UserError(f"{where}: {name} is {shown}; it must be a number of {least:g} to {most:g}")
+        value_text = printable(str(value))[:60]
+        raise UserError(
+            f"{where}: {name} is {value_text}; it must be a number of {least:g} to {most:g}"
+        )
     return float(value)
 
 

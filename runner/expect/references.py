@@ -109,7 +109,7 @@ def _number(field: str) -> float:
     return value
 
 
-def _whole(field: str) -> int:
+def _whole_number(field: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,11}", field):
         raise ValueError("a whole number of at least 1, without separators")
     return int(field)
@@ -129,12 +129,12 @@ def _address(field: str) -> str:
     return field
 
 
-def _one_of(words: Iterable[str]) -> Callable[[str], str]:
-    known = tuple(words)
+def _one_of(choices: Iterable[str]) -> Callable[[str], str]:
+    allowed = tuple(choices)
 
     def read(field: str) -> str:
-        if field not in known:
-            raise ValueError(f"one of {', '.join(known)}{nearest(field, known)}")
+        if field not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)}{nearest(field, allowed)}")
         return field
 
     return read
@@ -147,7 +147,7 @@ COLUMNS: Mapping[str, ReferenceField] = {
     "device_detail": ReferenceField(
         _text, "memory, power limit or system, as far as the source says"
     ),
-    "devices": ReferenceField(_whole, "devices in the job", True),
+    "devices": ReferenceField(_whole_number, "devices in the job", True),
     "model": ReferenceField(_text, "model, as it is called", True),
     "parameters_b": ReferenceField(
         _number, "parameters in billions (10^9), by its name or the source"
@@ -156,9 +156,9 @@ COLUMNS: Mapping[str, ReferenceField] = {
         _number, "of a mixture of experts: those that a token uses"
     ),
     "precision": ReferenceField(_one_of(PRECISIONS), f"one of {', '.join(PRECISIONS)}"),
-    "micro_batch_size": ReferenceField(_whole, "samples per data parallel rank and pass"),
-    "global_batch_size": ReferenceField(_whole, "samples per iteration"),
-    "tokens_per_sample": ReferenceField(_whole, "sequence length"),
+    "micro_batch_size": ReferenceField(_whole_number, "samples per data parallel rank and pass"),
+    "global_batch_size": ReferenceField(_whole_number, "samples per iteration"),
+    "tokens_per_sample": ReferenceField(_whole_number, "sequence length"),
     "trainer": ReferenceField(_text, "what trained", True),
     "version": ReferenceField(_text, "its version, commit or container"),
     "figure": ReferenceField(_number, "the figure, as a plain number", True),
@@ -184,16 +184,20 @@ def shipped() -> tuple[Reference, ...]:
 
 def chosen_by(globs: Sequence[str], references: Iterable[Reference]) -> list[Reference]:
     """Choose those whose trainer or address a glob matches; !GLOB leaves out those it matches."""
-    wanted = [glob for glob in globs if not glob.startswith("!")]
+    included = [glob for glob in globs if not glob.startswith("!")]
     refused = [glob[1:] for glob in globs if glob.startswith("!")]
 
-    def matches(one: Reference, each: Sequence[str]) -> bool:
-        return any(fnmatch(text, glob) for glob in each for text in (one.trainer, one.address))
+    def matches(reference: Reference, globs_of_kind: Sequence[str]) -> bool:
+        return any(
+            fnmatch(text, glob)
+            for glob in globs_of_kind
+            for text in (reference.trainer, reference.address)
+        )
 
     return [
-        one
-        for one in references
-        if (not wanted or matches(one, wanted)) and not matches(one, refused)
+        reference
+        for reference in references
+        if (not included or matches(reference, included)) and not matches(reference, refused)
     ]
 
 
@@ -267,8 +271,8 @@ def _reference(header: Sequence[str], fields: Sequence[str], at: str) -> Referen
         try:
             values[name] = COLUMNS[name].read(field.strip())
         except ValueError as error:
-            shown = printable(field)[:60]
-            raise UserError(f"{at}: {name} is {shown!r}; it must be {error}") from None
+            field_text = printable(field)[:60]
+            raise UserError(f"{at}: {name} is {field_text!r}; it must be {error}") from None
     reference = Reference(**values)
     _check_whole(reference, at)
     return reference
@@ -286,7 +290,7 @@ def _check_whole(reference: Reference, at: str) -> None:
     active, total = reference.active_parameters_b, reference.parameters_b
     if active is not None and (total is None or active > total):
         raise UserError(f"{at}: active_parameters_b must not exceed parameters_b; fill in both")
-    printed = [float(each.replace(",", "")) for each in _NUMBER.findall(reference.quoted)]
+    printed = [float(number.replace(",", "")) for number in _NUMBER.findall(reference.quoted)]
     if reference.figure not in printed:
         raise UserError(
             f"{at}: quoted has no {reference.figure:g}; quote the figure as its source prints it"

@@ -25,7 +25,7 @@ class SpeedAnswer:
     @property
     def compared(self) -> bool:
         """Whether there is a percentage of anything."""
-        return any(each.comparable for _, each in self.expectations)
+        return any(expectation.comparable for _, expectation in self.expectations)
 
 
 def answer(
@@ -33,65 +33,70 @@ def answer(
     subject: Subject | None,
     missing: str,
     published: Sequence[Reference],
-    own: Sequence[Reference],
+    own_speeds: Sequence[Reference],
 ) -> SpeedAnswer:
     """Answer for one speed; without a device nothing is compared."""
     if subject is None or missing:
         return SpeedAnswer(name, subject, missing)
     expectations = tuple(
-        (kind, found)
-        for kind, references in ((PUBLISHED, published), (OWN, own))
-        if (found := expect(subject, references)) is not None
+        (kind, expectation)
+        for kind, references in ((PUBLISHED, published), (OWN, own_speeds))
+        if (expectation := expect(subject, references)) is not None
     )
     return SpeedAnswer(name, subject, "", expectations)
 
 
 def to_text(answers: Sequence[SpeedAnswer], most_sources: int) -> str:
     """Write a paragraph for each: the speed, what others reached, and where they say so."""
-    return "\n\n".join(map("\n".join, (_lines(each, most_sources) for each in answers))) + "\n"
+    return "\n\n".join(map("\n".join, (_lines(speed, most_sources) for speed in answers))) + "\n"
 
 
-def _lines(one: SpeedAnswer, most_sources: int) -> list[str]:
-    name = printable(one.name)
+def _lines(speed: SpeedAnswer, most_sources: int) -> list[str]:
+    name = printable(speed.name)
     rate = ""
-    if one.subject is not None:
-        rate = f": {rate_text(one.subject.tokens_per_s_per_device)} tokens/s per device"
+    if speed.subject is not None:
+        rate = f": {rate_text(speed.subject.tokens_per_s_per_device)} tokens/s per device"
     lines = [f"{name}{rate}"]
-    if one.missing:
-        lines.append(f"  not compared: {one.missing}")
-    for kind, found in one.expectations:
-        lines.append(f"  {kind}: {printable(found.words)}")
-        lines += [f"    {printable(line)}" for line in source_lines(found.references, most_sources)]
-    if not one.missing and not one.expectations:
+    if speed.missing:
+        lines.append(f"  not compared: {speed.missing}")
+    for kind, expectation in speed.expectations:
+        lines.append(f"  {kind}: {printable(expectation.words)}")
+        lines += [
+            f"    {printable(line)}" for line in source_lines(expectation.references, most_sources)
+        ]
+    if not speed.missing and not speed.expectations:
         lines.append("  not compared: no reference is left by --sources")
     return lines
 
 
 def to_json(answers: Sequence[SpeedAnswer]) -> str:
     """Write one JSON object, indented; docs/how-to/expect.md has its keys."""
-    return json_text({"schema": 1, "speeds": [_plain(each) for each in answers]}) + "\n"
+    return json_text({"schema": 1, "speeds": [_plain(speed) for speed in answers]}) + "\n"
 
 
-def _plain(one: SpeedAnswer) -> dict[str, Any]:
+def _plain(speed: SpeedAnswer) -> dict[str, Any]:
     return {
-        "name": printable(one.name),
-        "conditions": None if one.subject is None else vars(one.subject),
-        "missing": one.missing,
+        "name": printable(speed.name),
+        "conditions": None if speed.subject is None else vars(speed.subject),
+        "missing": speed.missing,
         "expectations": [
             {
                 "of": kind,
-                "percent": found.percent,
-                "same_conditions": found.same,
-                "median_tokens_per_s_per_device": found.median,
+                "percent": expectation.percent,
+                "same_conditions": expectation.same,
+                "median_tokens_per_s_per_device": expectation.median,
                 "differences": [
-                    {"what": each.what, "here": each.here, "there": each.there}
-                    for each in found.differences
+                    {"what": difference.what, "here": difference.here, "there": difference.there}
+                    for difference in expectation.differences
                 ],
                 "references": [
-                    {**vars(each), "tokens_per_s_per_device": each.tokens_per_s_per_device}
-                    for each in found.references
+                    {
+                        **vars(reference),
+                        "tokens_per_s_per_device": reference.tokens_per_s_per_device,
+                    }
+                    for reference in expectation.references
                 ],
             }
-            for kind, found in one.expectations
+            for kind, expectation in speed.expectations
         ],
     }

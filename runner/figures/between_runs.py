@@ -144,7 +144,7 @@ def repeats_to_see(ours: CellTimes, theirs: CellTimes, percent: float) -> int | 
     """
     variances = ours.variance, theirs.variance
     together = sum(variances)
-    squares = sum(one**2 for one in variances)
+    squares = sum(variance**2 for variance in variances)
     weight = together**2 / squares if squares else 2.0
     for count in range(FEWEST_REPEATS, MOST_REPEATS + 1):
         freedom = (count - 1) * weight
@@ -207,7 +207,7 @@ def _changes(ours: CellTimes, theirs: CellTimes) -> list[float]:
 
 def _pairs_deviation(changes: Sequence[float]) -> float:
     middle = math.fsum(changes) / len(changes)
-    return math.sqrt(math.fsum((one - middle) ** 2 for one in changes) / (len(changes) - 1))
+    return math.sqrt(math.fsum((change - middle) ** 2 for change in changes) / (len(changes) - 1))
 
 
 def steps_unusable(runs: Sequence[RunMean]) -> str:

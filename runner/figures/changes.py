@@ -1,7 +1,7 @@
 """Where a quantity of one cell changed, over campaigns: change points and their evidence. Pure.
 
 1. *Outliers*: a point further than OUTLIER_SIGMAS from the median of the five around it counts as
-   that far (Hampel 1974, JASA 69(346)): one odd campaign is no change, and hides none.
+   that far (Hampel 1974, JASA 69(346)): one odd campaign is not a change, and hides none.
 2. *Change points*: those of least cost by PELT (Killick, Fearnhead, Eckley 2012, JASA 107(500)):
    squared distances from a segment's mean, in units of the noise, and PENALTY * log(n) a change; a
    segment has two points or more, so that the next campaign confirms a change. The noise is robust
@@ -14,7 +14,7 @@
    each other: they count as fewer by the correlation of neighbours. The weakest goes first, and its
    segments are one from then on.
 
-How many are found, and how many that are none, stands in docs/measures.md (`make changes`).
+docs/measures.md has the rates of detection and false alarms (`make changes`).
 """
 
 import math
@@ -72,12 +72,12 @@ def change_points(
     calm = _without_outliers(series, least)
     sigma = _sigma(calm, least)
     at = pelt(calm / sigma, PENALTY * math.log(count))
-    kept = _kept(calm, at, least, threshold_percent)
-    edges = [0, *kept, count]
+    strong = _strong_changes(calm, at, least, threshold_percent)
+    edges = [0, *strong, count]
     levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
     return [
-        Change(place, levels[number], levels[number + 1], p)
-        for number, (place, p) in enumerate(kept.items())
+        Change(position, levels[number], levels[number + 1], p)
+        for number, (position, p) in enumerate(strong.items())
     ]
 
 
@@ -89,20 +89,20 @@ def _sigma(series: Floats, least: float) -> float:
 
 def _without_outliers(series: Floats, least: float) -> Floats:
     far = OUTLIER_SIGMAS * _sigma(series, least)
-    level = np.asarray([float(np.median(part)) for part in _around(series)])
+    level = np.asarray([float(np.median(points)) for points in _around(series)])
     result: Floats = np.clip(series, level - far, level + far)
     return result
 
 
 def _around(series: Floats) -> list[Floats]:
     """Return the points around each: two on each side, near the ends as many as there are, but no
-    fewer than three in all, so that two points of a new level are no outliers.
+    fewer than three in all, so that two points of a new level are not outliers.
     """
-    last = len(series) - 1
+    last_index = len(series) - 1
     parts = []
-    for place in range(last + 1):
-        middle = min(max(place, 1), last - 1)
-        reach = min(_REACH, middle, last - middle)
+    for index in range(last_index + 1):
+        middle = min(max(index, 1), last_index - 1)
+        reach = min(_REACH, middle, last_index - middle)
         parts.append(series[middle - reach : middle + reach + 1])
     return parts
 
@@ -113,7 +113,7 @@ def pelt(series: Floats, penalty: float) -> list[int]:
     sums = np.concatenate([[0.0], np.cumsum(series)])
     squares = np.concatenate([[0.0], np.cumsum(series * series)])
     best = np.full(count + 1, np.inf)
-    best[0], last = -penalty, np.zeros(count + 1, np.int64)
+    best[0], begin_of = -penalty, np.zeros(count + 1, np.int64)
     begins = np.array([0])
     for end in range(FEWEST_SIDE, count + 1):
         if end >= 2 * FEWEST_SIDE:
@@ -122,25 +122,27 @@ def pelt(series: Floats, penalty: float) -> list[int]:
         spread = squares[end] - squares[begins] - (sums[end] - sums[begins]) ** 2 / size
         cost = best[begins] + spread
         least = int(np.argmin(cost))
-        best[end], last[end] = cost[least] + penalty, begins[least]
+        best[end], begin_of[end] = cost[least] + penalty, begins[least]
         begins = begins[cost <= best[end]]  # no later point begins its segment at one of the others
-    places, end = [], int(last[count])
+    places, end = [], int(begin_of[count])
     while end > 0:
         places.append(end)
-        end = int(last[end])
+        end = int(begin_of[end])
     return places[::-1]
 
 
-def _kept(series: Floats, at: Sequence[int], least: float, threshold: float) -> dict[int, float]:
+def _strong_changes(
+    series: Floats, at: Sequence[int], least: float, threshold: float
+) -> dict[int, float]:
     """Drop the weakest change, until the evidence of all is good enough; place to probability."""
     at = list(at)
     while at:
         weakest, worst = at[0], -1.0
         changes = {}
-        for place, p in zip(at, _chances(series, at, least, threshold), strict=True):
-            changes[place] = p
+        for position, p in zip(at, _chances(series, at, least, threshold), strict=True):
+            changes[position] = p
             if p > worst:
-                weakest, worst = place, p
+                weakest, worst = position, p
         if worst < CHANCE_PERCENT / 100:
             return changes
         at.remove(weakest)
@@ -148,17 +150,19 @@ def _kept(series: Floats, at: Sequence[int], least: float, threshold: float) -> 
 
 
 def _chances(series: Floats, at: Sequence[int], least: float, threshold: float) -> list[float]:
-    """Return of each change the probability that it is none; 1 of one that is small, or drift."""
+    """Return each change's p-value; 1 for a small one, or drift."""
     count, edges = len(series), [0, *at, len(series)]
     parts = [series[a:b] for a, b in pairwise(edges)]
-    rest = np.concatenate([part - part.mean() for part in parts])
-    power = float(rest @ rest)
+    residuals = np.concatenate([segment - segment.mean() for segment in parts])
+    power = float(residuals @ residuals)
     freedom = count - len(parts)
-    alike = min(max(float(rest[1:] @ rest[:-1]) / power, 0.0), 0.9) if power else 0.0
+    alike = min(max(float(residuals[1:] @ residuals[:-1]) / power, 0.0), 0.9) if power else 0.0
     fewer = (1 - alike) / (1 + alike)
     variance = max(power / freedom, least**2)
     chances = []
-    short = [len(part) < FEWEST_INSIDE and 0 < n < len(parts) - 1 for n, part in enumerate(parts)]
+    short = [
+        len(segment) < FEWEST_INSIDE and 0 < n < len(parts) - 1 for n, segment in enumerate(parts)
+    ]
     for number, (before, after) in enumerate(pairwise(parts)):
         step = float(after.mean() - before.mean())
         doubtful = short[number] or short[number + 1] or _is_drift(before, after)
@@ -176,10 +180,10 @@ def _is_drift(before: Floats, after: Floats) -> bool:
     both = np.concatenate([before, after])
     if len(both) < FEWEST_POINTS:
         return False
-    place = np.arange(len(both), dtype=np.float64)
-    place -= place.mean()
+    positions = np.arange(len(both), dtype=np.float64)
+    positions -= positions.mean()
     centred = both - both.mean()
-    line = centred - place * float(centred @ place) / float(place @ place)
+    line = centred - positions * float(centred @ positions) / float(positions @ positions)
     step = np.concatenate([before - before.mean(), after - after.mean()])
     lines, steps = float(line @ line), float(step @ step)
     return steps > 0 and (lines <= 0 or len(both) * math.log(lines / steps) < DRIFT_MARGIN)

@@ -137,11 +137,11 @@ def find_device(name: str) -> Device | None:
     return next((device for device in DEVICES if re.fullmatch(device.pattern, short)), None)
 
 
-def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
+def peak(name: str, arithmetic: str | None) -> tuple[float | None, str]:
     """Return dense peak of a device in TFLOP/s, and where it is from; None and why there is
     none.
     """
-    if wanted == MIXED_FP8:
+    if arithmetic == MIXED_FP8:
         return None, "fp8 and bf16 products mix, so that MFU has no single peak"
     if not name:
         return None, "the device is not known (no nvidia-smi or npu-smi, or different devices)"
@@ -151,10 +151,10 @@ def peak(name: str, wanted: str | None) -> tuple[float | None, str]:
             None,
             f"no data sheet's peak is known for the device {name!r} (runner/figures/devices.py)",
         )
-    if wanted is None:
+    if arithmetic is None:
         return None, "the cell does not say in which precision it multiplies"
-    if wanted == "tf32" and "tf32" not in device.peak:
-        wanted = "fp32"  # PyTorch falls back to it by itself
-    if wanted not in device.peak:
-        return None, f"{device.name} has no {wanted} rate ({device.source})"
-    return device.peak[wanted], f"{device.name} {wanted}: {device.source}"
+    if arithmetic == "tf32" and "tf32" not in device.peak:
+        arithmetic = "fp32"  # PyTorch falls back to it by itself
+    if arithmetic not in device.peak:
+        return None, f"{device.name} has no {arithmetic} rate ({device.source})"
+    return device.peak[arithmetic], f"{device.name} {arithmetic}: {device.source}"

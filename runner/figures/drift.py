@@ -42,8 +42,8 @@ def drift(times: Sequence[float]) -> Drift | None:
     series = series / float(series.mean()) - 1
     halves = series[: count // 2], series[-(count // 2) :]
     first_mean, second = (float(half.mean()) for half in halves)
-    place = np.linspace(-1, 1, count)
-    line = series - place * float(series @ place) / float(place @ place)
+    positions = np.linspace(-1, 1, count)
+    line = series - positions * float(series @ positions) / float(positions @ positions)
     step = np.concatenate([halves[0] - first_mean, halves[1] - second])
     error = 2 * min(standard_error(line), standard_error(step))
     return Drift((second - first_mean) * 100, error * 100)

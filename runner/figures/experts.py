@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from runner.logs.known import DROP_RATE, EXPERT_IMBALANCE, TOKENS_PER_EXPERT
 from runner.logs.numbers import number
+from runner.logs.run_sizes import DROP_RATE, EXPERT_IMBALANCE, TOKENS_PER_EXPERT
 from runner.terms.record import Record
 
 NOT_SAID = "the log does not say how the experts were loaded"

@@ -5,8 +5,8 @@ whatever the implementation does. *Hardware* FLOPs add what is computed again be
 were not kept. Model FLOPs are what systems and settings can be compared by; the tables show them
 under the id `model-flops`.
 
-The formula is 6 x the weights that one token is multiplied with (the embedding's lookup is none,
-the output layer is one; of experts, those that it is routed to), plus attention in full: Chowdhery
+The formula is 6 x the weights that one token is multiplied with (without the embedding's lookup,
+with the output layer; of experts, those that it is routed to), plus attention in full: Chowdhery
 et al. 2022, "PaLM", arXiv:2204.02311, appendix B; torchtitan b5bcd76, torchtitan/models/utils.py,
 get_dense_model_nparams_and_flops. For a GPT-2 it is 72*B*s*l*h^2*(1 + s/(6h) + V/(12lh)), which is
 Megatron-LM's until core_v0.11 (megatron/training/training.py:118, num_floating_point_operations)

@@ -11,19 +11,19 @@ def last_loss(intervals: Iterable[Interval]) -> tuple[float | None, str]:
 
     A run that ends in NaN has no final loss: an older finite one would hide the divergence.
     """
-    last = _last(intervals)
-    if last.diverged_at is not None:
-        return None, f"the loss was not a number at iteration {last.diverged_at}"
-    return last.value, "" if last.value is not None else "the log shows no loss"
+    loss = _last_loss(intervals)
+    if loss.diverged_at is not None:
+        return None, f"the loss was not a number at iteration {loss.diverged_at}"
+    return loss.value, "" if loss.value is not None else "the log shows no loss"
 
 
 def diverged_at(intervals: Iterable[Interval]) -> int | None:
     """Return the iteration of the last logged loss where that is not a finite number, else None."""
-    return _last(intervals).diverged_at
+    return _last_loss(intervals).diverged_at
 
 
-def _last(intervals: Iterable[Interval]) -> LastLoss:
-    last = LastLoss()
+def _last_loss(intervals: Iterable[Interval]) -> LastLoss:
+    loss = LastLoss()
     for line in intervals:
-        last.add(line.iteration, line.loss, line.nan, line.skipped)
-    return last
+        loss.add(line.iteration, line.loss, line.nan, line.skipped)
+    return loss

@@ -25,8 +25,8 @@ def curve_of(record: Record) -> dict[int, float]:
 
 def _logged(record: Record) -> dict[int, float]:
     logged = (
-        (each.iteration, logged_loss(each.loss, each.nan, each.skipped))
-        for each in record.measurement.intervals
+        (interval.iteration, logged_loss(interval.loss, interval.nan, interval.skipped))
+        for interval in record.measurement.intervals
     )
     return {iteration: loss for iteration, loss in logged if loss is not None}
 
@@ -40,7 +40,9 @@ def spans_of(record: Record) -> dict[Span, float]:
     """Return the losses by the iterations that each is the mean of."""
     covers = {}
     if loss_kind(record) == "window":
-        covers = {each.iteration: each.iterations for each in record.measurement.intervals}
+        covers = {
+            interval.iteration: interval.iterations for interval in record.measurement.intervals
+        }
     return {
         (iteration - max(covers.get(iteration, 1), 1), iteration): loss
         for iteration, loss in curve_of(record).items()
@@ -53,11 +55,13 @@ def read_alike(curves: Sequence[Spans]) -> list[Curve]:
     spans: list[Span] = []
     different: list[Spans] = []  # repeats log alike
     for curve in curves:
-        if all(curve.keys() != other.keys() for other in different):
+        if all(curve.keys() != shorter.keys() for shorter in different):
             different.append(curve)
     for curve in different:
-        known = [span for span in curve if all(reader.mean(span) is not None for reader in readers)]
-        spans = max(spans, known, key=len)
+        readable = [
+            span for span in curve if all(reader.mean(span) is not None for reader in readers)
+        ]
+        spans = max(spans, readable, key=len)
     return [{span[1]: reader.mean(span) or 0.0 for span in spans} for reader in readers]
 
 
@@ -69,23 +73,23 @@ class _Reader:
         # At each end of a span: which chain of spans without a gap it is of, the sum of the losses
         # of its iterations up to there, and how many are no number.
         self._ends: dict[int, tuple[int, float, int]] = {}
-        chain, last = 0, None
+        chain, previous_end = 0, None
         for begin, end in sorted(curve, key=lambda span: span[1]):
-            if begin != last:
+            if begin != previous_end:
                 chain += 1
                 self._ends[begin] = (chain, 0.0, 0)
             _, total, lost = self._ends[begin]
             loss = curve[begin, end]
-            known = math.isfinite(loss)
-            total += loss * (end - begin) if known else 0.0
-            self._ends[end] = (chain, total, lost + (not known))
-            last = end
+            is_finite = math.isfinite(loss)
+            total += loss * (end - begin) if is_finite else 0.0
+            self._ends[end] = (chain, total, lost + (not is_finite))
+            previous_end = end
 
     def mean(self, span: Span) -> float | None:
         """Return the mean over these iterations; NaN where one is, None where it is not known."""
         if span in self._curve:
             return self._curve[span]
-        begin, end = (self._ends.get(place) for place in span)
+        begin, end = (self._ends.get(iteration) for iteration in span)
         if begin is None or end is None or begin[0] != end[0]:
             return None
         return math.nan if end[2] > begin[2] else (end[1] - begin[1]) / (span[1] - span[0])

@@ -51,7 +51,7 @@ def jitter(samples: Sequence[float]) -> float:
     >>> jitter([10.0, 10.1, 9.9, 5.0, 5.1, 4.9]) < 0.3 < sigma([10.0, 10.1, 9.9, 5.0, 5.1, 4.9])
     True
     """
-    apart = [abs(one - other) for one, other in itertools.pairwise(samples)]
+    apart = [abs(sample - following) for sample, following in itertools.pairwise(samples)]
     return 1.4826 * statistics.median(apart) / 2**0.5 if apart else 0.0
 
 

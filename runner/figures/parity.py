@@ -8,7 +8,7 @@ So a cell's losses are compared with its baseline's, over the iterations that bo
    centred running mean over `width` points: a tenth of them, at least SMALLEST_WIDTH.
 2. The tolerance at each iteration is the largest of
    - NOISE_SIGMAS standard errors of that running mean, sigma / sqrt(width): sigma is robust (1.4826
-     * MAD), of what smoothing took off the difference. Runs over the same data in the same order
+     * MAD), of what smoothing removed. Runs over the same data in the same order
      share most of their noise and are held to the little that is left; other orders get more room.
    - what repeats differ by: the range of the smoothed curves, of either cell; where the two begin
      with other weights, Student's t at 99 % of their standard deviation, pooled over both cells;
@@ -93,10 +93,10 @@ def task_differs(ours: Record, theirs: Record, *, schedule: bool = True) -> str:
         facts.append(("global_batch_size", ours.global_batch_size, theirs.global_batch_size))
     for name in ("dataset", "split", *(_SCHEDULE if schedule else ())):
         facts.append((name, ours.parameters.get(name), theirs.parameters.get(name)))
-    for name, one, other in facts:
+    for name, own_value, base_value in facts:
         # A schedule that ends elsewhere has other rates on the way: train_iters counts.
-        if one is not None and other is not None and one != other:
-            between = "" if name == "the model's shape" else f" ({one} and {other})"
+        if own_value is not None and base_value is not None and own_value != base_value:
+            between = "" if name == "the model's shape" else f" ({own_value} and {base_value})"
             return f"{name} differs{between}"
     return ""
 
@@ -120,7 +120,7 @@ def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
         )
     comparison = compare(curves[: len(ours)], curves[len(ours) :], seeds=bool(start))
     return (
-        replace(comparison, of=_words(ours, theirs, start))
+        replace(comparison, of=_sentence(ours, theirs, start))
         if comparison.same is not None
         else comparison
     )
@@ -140,16 +140,16 @@ def start_differs(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
     """Say why the two need not start from the same weights, or "". What only one of them says is
     no reason.
     """
-    one, other = ours[0], theirs[0]
-    if one.system != other.system:
-        return f"{one.system} and {other.system} start from different weights"
+    own_run, base_run = ours[0], theirs[0]
+    if own_run.system != base_run.system:
+        return f"{own_run.system} and {base_run.system} start from different weights"
     seeds = [{run.parameters.get(SEED) for run in runs} for runs in (ours, theirs)]
-    if seeds[0] != seeds[1] and not any(None in each for each in seeds):
-        first, second = (", ".join(sorted(map(str, each))) for each in seeds)
-        return f"seeds differ ({first} and {second})"
-    if not one.layout_free:
-        for name in sorted({*one.parallel, *other.parallel} - {DATA_PARALLEL}):
-            if (size := one.parallel_size(name)) != (theirs_ := other.parallel_size(name)):
+    if seeds[0] != seeds[1] and not any(None in side for side in seeds):
+        own_seeds, second = (", ".join(sorted(map(str, side))) for side in seeds)
+        return f"seeds differ ({own_seeds} and {second})"
+    if not own_run.layout_free:
+        for name in sorted({*own_run.parallel, *base_run.parallel} - {DATA_PARALLEL}):
+            if (size := own_run.parallel_size(name)) != (theirs_ := base_run.parallel_size(name)):
                 return f"the initial weights depend on {name} ({size} and {theirs_})"
     return ""
 
@@ -163,7 +163,7 @@ def _tell_seeds(*cells: Sequence[Record]) -> bool:
     return same_seeds and sum(map(len, cells)) >= FEWEST_SEEDS
 
 
-def _words(ours: Sequence[Record], theirs: Sequence[Record], start: str) -> str:
+def _sentence(ours: Sequence[Record], theirs: Sequence[Record], start: str) -> str:
     kinds = {loss_kind(run) for run in (*ours, *theirs)}
     subject = "line means" if kinds == {"window"} else "losses"
     if start:
@@ -181,16 +181,18 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = Fal
     if len(shared) < FEWEST:
         return Parity(None, why_not=f"{len(shared)} iterations are logged by both, {FEWEST} needed")
     iterations = np.array(sorted(shared))
-    one, other = (
+    own_losses, base_losses = (
         np.array([[curve[i] for i in iterations.tolist()] for curve in curves], np.float64)
         for curves in (ours, theirs)
     )
-    bad_one, bad_other = (~np.isfinite(each).all(axis=0) for each in (one, other))
+    bad_one, bad_other = (~np.isfinite(side).all(axis=0) for side in (own_losses, base_losses))
     if bad_other.any():
         return Parity(None, why_not="the baseline's loss is not a number")
     good = int(np.argmax(bad_one)) if bad_one.any() else len(iterations)
     if good >= FEWEST:
-        diverging = _diverges(iterations[:good], one[:, :good], other[:, :good], seeds=seeds)
+        diverging = _diverges(
+            iterations[:good], own_losses[:, :good], base_losses[:, :good], seeds=seeds
+        )
         if diverging is not None:
             return diverging
     if good < len(iterations):
@@ -199,19 +201,21 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = Fal
 
 
 def _diverges(
-    iterations: NDArray[np.int64], one: Floats, other: Floats, *, seeds: bool
+    iterations: NDArray[np.int64], own_losses: Floats, base_losses: Floats, *, seeds: bool
 ) -> Parity | None:
     count = len(iterations)
     width = max(SMALLEST_WIDTH, count // 10)
-    difference = one.mean(axis=0) - other.mean(axis=0)
+    difference = own_losses.mean(axis=0) - base_losses.mean(axis=0)
     smooth = _smoothed(difference, width)
     # What a running mean leaves of white noise of variance 1 is 1 - 1/width of it.
-    rest = (difference - smooth) / math.sqrt(1 - 1 / width)
-    sigma = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
+    residuals = (difference - smooth) / math.sqrt(1 - 1 / width)
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(residuals)))
     tolerance = np.maximum(
-        NOISE_SIGMAS * sigma / math.sqrt(width), RELATIVE * np.abs(other.mean(0))
+        NOISE_SIGMAS * sigma / math.sqrt(width), RELATIVE * np.abs(base_losses.mean(0))
     )
-    repeats = [np.stack([_smoothed(curve, width) for curve in each]) for each in (one, other)]
+    repeats = [
+        np.stack([_smoothed(curve, width) for curve in side]) for side in (own_losses, base_losses)
+    ]
     if seeds:
         tolerance = np.maximum(tolerance, _of_seeds(repeats))
     else:
@@ -243,8 +247,8 @@ def _student(freedom: int) -> float:
     """Return the 99.5 % quantile of Student's t, to 0.3 % (Abramowitz and Stegun, 26.7.5)."""
     if freedom - 2 < len(_T):
         return _T[freedom - 2]
-    first, second = (_Z**3 + _Z) / 4, (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
-    return _Z + first / freedom + second / freedom**2
+    first_term, second = (_Z**3 + _Z) / 4, (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
+    return _Z + first_term / freedom + second / freedom**2
 
 
 def _smoothed(values: Floats, width: int) -> Floats:
@@ -260,11 +264,11 @@ def _smoothed(values: Floats, width: int) -> Floats:
 def _stays(side: Floats, width: int) -> int | None:
     """Find where a run of one side begins that is `width` long, or reaches the end."""
     begin = 0
-    for place in range(1, len(side) + 1):
-        if place < len(side) and side[place] == side[begin]:
+    for index in range(1, len(side) + 1):
+        if index < len(side) and side[index] == side[begin]:
             continue
-        long = place - begin
-        if side[begin] and (long >= width or (place == len(side) and long >= SMALLEST_WIDTH)):
+        long = index - begin
+        if side[begin] and (long >= width or (index == len(side) and long >= SMALLEST_WIDTH)):
             return begin
-        begin = place
+        begin = index
     return None

@@ -3,7 +3,7 @@
 Energy is that of all devices, not of their machines, over the counted steps of a run
 (runner/load/energy.py), over the tokens of these steps; of several runs the median. It is missing
 where it is missing of one. The trainer's own (Megatron's `--log-energy`: joules of an iteration,
-the mean of all devices) stands beside it, and in for it where it is missing.
+the mean of all devices) is shown beside it, and replaces it where it is missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class Power:
     def reasons(self) -> Mapping[str, str]:
         """Machine column to why it is null, of those that samples tell."""
         heat = self.thermals
-        told: dict[str, tuple[object, str]] = {
+        columns: dict[str, tuple[object, str]] = {
             "energy_per_token_j": (self.joules_per_token, self.missing),
             "mean_power_w": (heat.mean_power_w, NOT_TOLD),
             "idle_power_w": (heat.idle_power_w, NEVER_IDLE),
@@ -46,7 +46,7 @@ class Power:
             "sm_clock_min_mhz": (heat.sm_clock_mhz, NOT_TOLD),
             "throttled": (heat.throttled, NOT_TOLD),
         }
-        return {column: why for column, (value, why) in told.items() if value is None}
+        return {column: why for column, (value, why) in columns.items() if value is None}
 
     @property
     def log_difference_percent(self) -> float | None:
@@ -68,13 +68,15 @@ def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) ->
     """
     measured = _measured(runs, counted)
     logged = [_of_log(run, steps) for run, steps in zip(runs, counted, strict=True)]
-    measured_values = [each for each in logged if each is not None]
+    measured_values = [joules for joules in logged if joules is not None]
     if not measured_values or len(measured_values) < len(runs):
         return measured
-    own = replace(measured, log_joules_per_token=median(measured_values))
-    if own.joules_per_token is not None:
-        return own
-    return replace(own, joules_per_token=own.log_joules_per_token, method=LOG, missing="")
+    logged_power = replace(measured, log_joules_per_token=median(measured_values))
+    if logged_power.joules_per_token is not None:
+        return logged_power
+    return replace(
+        logged_power, joules_per_token=logged_power.log_joules_per_token, method=LOG, missing=""
+    )
 
 
 def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
@@ -91,8 +93,8 @@ def _measured(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> 
         energy = run.measurement.energy
         if energy.joules is None:
             return Power(thermals=heat, missing=energy.missing)
-        last = max((step.iteration for step in steps), default=0)
-        samples = samples_between(run, last - energy.iterations, last)
+        last_iteration = max((step.iteration for step in steps), default=0)
+        samples = samples_between(run, last_iteration - energy.iterations, last_iteration)
         tokens = samples * (run.sample_length or 0)
         if not tokens:
             return Power(thermals=heat, missing="the tokens per step are unknown")
@@ -129,8 +131,8 @@ def _batch(run: Record, step: Interval) -> int:
     return step.global_batch_size or run.global_batch_size or 0
 
 
-def _thermals(each: Iterable[Thermals]) -> Thermals:
-    runs = list(each)
+def _thermals(run_thermals: Iterable[Thermals]) -> Thermals:
+    runs = list(run_thermals)
     heat = [run.temperature_c for run in runs if run.temperature_c is not None]
     clocks = [run.sm_clock_mhz for run in runs if run.sm_clock_mhz is not None]
     reasons = [run.throttled for run in runs if run.throttled is not None]

@@ -3,7 +3,7 @@
 This is the one place where a code is added: an entry of CODES, with what it is called, when it
 holds, what to do about it, and a function of the evidence that returns why it holds here (nothing
 where it does not). Tables, notes, `collect --strict` and the documents are written from CODES, and
-a code's `sign` stands beside a speed that it makes doubtful.
+a code's `sign` is printed beside a speed that it makes doubtful.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ Hosts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class CellEvidence:
-    """What a cell is judged by: its repeats, their statistics, and what stands beside it.
+    """What a cell is judged by: its repeats, their statistics, and its circumstances.
 
     `nodes_beside` has the nodes of the cells that it is compared with, to the name of one of them;
     `meanwhile` the name of a cell that ran at the same time on one of its nodes, `beside` of one
@@ -83,7 +83,7 @@ class Code:
     """One reason not to publish a cell.
 
     `when` says when it holds, with its threshold, `cure` what to do, both for people; `why` returns
-    what it is here, or nothing. `sign` stands beside the speed. `of_failed`: it is asked of a cell
+    what it is here, or nothing. `sign` is printed beside the speed. `of_failed`: it is asked of a cell
     without a run that ended well, too.
     """
 
@@ -114,15 +114,15 @@ def at_once(
     within a second do not overlap.
     """
     shared: dict[tuple[str, int], str] = {}
-    last: dict[str, Record] = {}
+    latest: dict[str, Record] = {}
     for run in sorted((r for r in records if r.began is not None), key=lambda r: r.began or 0):
         for lane in lanes(run):
-            other = last.get(lane)
-            if other is None or _ended(run) > _ended(other):
-                last[lane] = run
-            if other is not None and (run.began or 0) + 1 < _ended(other):
-                shared.setdefault((run.cell_id, run.repeat), other.cell)
-                shared.setdefault((other.cell_id, other.repeat), run.cell)
+            neighbour = latest.get(lane)
+            if neighbour is None or _ended(run) > _ended(neighbour):
+                latest[lane] = run
+            if neighbour is not None and (run.began or 0) + 1 < _ended(neighbour):
+                shared.setdefault((run.cell_id, run.repeat), neighbour.cell)
+                shared.setdefault((neighbour.cell_id, neighbour.repeat), run.cell)
     return shared
 
 
@@ -170,8 +170,8 @@ def _learns(verdict: str) -> Callable[[CellEvidence], str]:
 
     def why(evidence: CellEvidence) -> str:
         learning = evidence.learning
-        said = learning is not None and learning.verdict == verdict
-        return learning.sentence("its baseline") if learning and said else ""
+        applies = learning is not None and learning.verdict == verdict
+        return learning.sentence("its baseline") if learning and applies else ""
 
     return why
 
@@ -212,8 +212,8 @@ def _not_measured(evidence: CellEvidence) -> str:
     if statistics.samples_per_s is None and statistics.step_time_ms is not None:
         return ""  # timed, and nobody knows the batch size
     rates = statistics.samples_per_s.runs if statistics.samples_per_s else ()
-    each = zip_longest(statistics.steps_by_run, rates)
-    untimed = sum(steps > 0 and rate is None for steps, rate in each)
+    runs = zip_longest(statistics.steps_by_run, rates)
+    untimed = sum(steps > 0 and rate is None for steps, rate in runs)
     return (
         f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs" if untimed else ""
     )
@@ -238,10 +238,12 @@ def _throttled(evidence: CellEvidence) -> str:
 
 
 def _imported(evidence: CellEvidence) -> str:
-    whole = all(run.imported for run in evidence.runs)
-    some = any(run.imported for run in evidence.runs)
-    runs = "its runs" if whole else "some of its runs"
-    return f"{runs} were imported from logs, and nobody checked their machines" if some else ""
+    all_imported = all(run.imported for run in evidence.runs)
+    any_imported = any(run.imported for run in evidence.runs)
+    runs = "its runs" if all_imported else "some of its runs"
+    return (
+        f"{runs} were imported from logs, and nobody checked their machines" if any_imported else ""
+    )
 
 
 def _profiled(evidence: CellEvidence) -> str:
@@ -262,22 +264,22 @@ def _faulted(evidence: CellEvidence) -> str:
 
 
 def _not_clean(evidence: CellEvidence) -> str:
-    noted = list(dict.fromkeys(words for run in evidence.runs for words in run.noted))
+    notes = list(dict.fromkeys(note for run in evidence.runs for note in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
     if evidence.device_kind == "cuda" and most > LEFTOVER_MIB:
-        noted.append(f"{most:.0f} MiB of a device were in use before a run began")
-    more = f" (and {len(noted) - 1} more)" if len(noted) > 1 else ""
-    return f"{noted[0]}{more}" if noted else ""
+        notes.append(f"{most:.0f} MiB of a device were in use before a run began")
+    more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
+    return f"{notes[0]}{more}" if notes else ""
 
 
 def _shared_nodes(evidence: CellEvidence) -> str:
-    other = evidence.meanwhile
-    return f"{other} ran on one of its nodes at the same time" if other else ""
+    neighbour = evidence.meanwhile
+    return f"{neighbour} ran on one of its nodes at the same time" if neighbour else ""
 
 
 def _side_by_side(evidence: CellEvidence) -> str:
-    other = "" if evidence.meanwhile else evidence.beside
-    return f"{other} ran at the same time on other nodes of the cluster" if other else ""
+    neighbour = "" if evidence.meanwhile else evidence.beside
+    return f"{neighbour} ran at the same time on other nodes of the cluster" if neighbour else ""
 
 
 def _other_nodes(evidence: CellEvidence) -> str:

@@ -33,7 +33,9 @@ def reached(
     rates: list[float] = []
     for rank, host in enumerate(hosts):
         measured = products.nodes.get(host, ())
-        product = next((each for each in measured if each.arithmetic == arithmetic), None)
+        product = next(
+            (measurement for measurement in measured if measurement.arithmetic == arithmetic), None
+        )
         if product is None:
             return Reached(
                 missing=f"doctor had measured no matrix product in {arithmetic} on node_rank"

@@ -36,9 +36,12 @@ def times(run: Record, intervals: Iterable[Interval]) -> Points:
 def thinned(points: Points, most: int) -> Points:
     """Thin a curve to at most `most` points: medians of neighbours."""
     parts = min(len(points), most)
-    cuts = [len(points) * part // parts for part in range(parts + 1)] if parts else []
-    near = [points[low:high] for low, high in pairwise(cuts)]
-    return [(median(x for x, _ in part), median(y for _, y in part)) for part in near]
+    cuts = [len(points) * index // parts for index in range(parts + 1)] if parts else []
+    neighbours = [points[low:high] for low, high in pairwise(cuts)]
+    return [
+        (median(x for x, _ in points_here), median(y for _, y in points_here))
+        for points_here in neighbours
+    ]
 
 
 def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:

@@ -82,19 +82,19 @@ def run_mean(times: Sequence[float], work: Sequence[float] | None = None) -> Run
     distances = (shares - 1) * (weights / weights.mean())
     late = _late(shares)
     if regular(late):
-        others = shares - late
-        rest, of_slow = others - others.mean(), float(late.max()) / 2 / len(series)
+        early_shares = shares - late
+        residuals, of_slow = early_shares - early_shares.mean(), float(late.max()) / 2 / len(series)
     else:
-        rest, of_slow = distances, 0.0
-    if float(np.abs(rest).max()) < _ROUNDING:
-        rest = np.zeros_like(rest)
-    half, missing = half_width(rest)
+        residuals, of_slow = distances, 0.0
+    if float(np.abs(residuals).max()) < _ROUNDING:
+        residuals = np.zeros_like(residuals)
+    half, missing = half_width(residuals)
     return RunMean(
         mean=mean * scale,
         lines=len(series),
         half=None if half is None else math.hypot(half, 2 * of_slow),
         missing=missing,
-        error=math.hypot(standard_error(rest), of_slow),
+        error=math.hypot(standard_error(residuals), of_slow),
         squares=float(distances @ distances),
         skew=_skew(shares),
         slow=SlowSteps(int(np.count_nonzero(late)), float(late.sum()), float(late @ late)),

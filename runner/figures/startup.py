@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from runner.logs.known import COMPILE_CACHE
+from runner.logs.run_sizes import COMPILE_CACHE
 from runner.terms.record import Record
 
 NOT_SEEN = "when the first step was logged is not known"
@@ -32,8 +32,8 @@ def startup(runs: Sequence[Record]) -> Startup:
     firsts = [run.measurement.first_step for run in runs if run.measurement.first_step]
     compiled = [s for run in runs if (s := run.measurement.compile_s) is not None]
     return Startup(
-        median(first.seconds for first in firsts) if firsts else None,
-        max((first.iteration for first in firsts), default=None),
+        median(start.seconds for start in firsts) if firsts else None,
+        max((start.iteration for start in firsts), default=None),
         median(compiled) if compiled else None,
         tuple(word for run in runs if (word := run.measurement.facts.get(COMPILE_CACHE))),
     )

@@ -40,8 +40,11 @@ def _between(freedom: float, normal: float, table: tuple[float, ...]) -> float:
         below = int(freedom)
         share = (1 / freedom - 1 / below) / (1 / (below + 1) - 1 / below)
         return table[below - 1] + share * (table[below] - table[below - 1])
-    first, second = (normal**3 + normal) / 4, (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
-    return normal + first / freedom + second / freedom**2
+    first_term, second = (
+        (normal**3 + normal) / 4,
+        (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96,
+    )
+    return normal + first_term / freedom + second / freedom**2
 
 
 def tail(t: float, freedom: int) -> float:

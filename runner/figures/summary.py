@@ -12,13 +12,13 @@ was done.
 *Samples a second* of an interval is what the log says, else `global_batch_size * 1000 /
 step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
 
-*Runs that count.* All repeats of the cell that ended `ok`; when there is none, the repeats that
+*Runs that count.* All repeats of the cell that ended `ok`; without any, the repeats that
 trained a step before they ended (`basis` is then "incomplete"). `no_steps`, `did_not_run`,
 `pending` and `running` never carry numbers.
 
 *A run's value* is its work over its time: samples over the seconds of the counted lines, or
 milliseconds over iterations (run_mean.py). *A cell's `value`* is the mean of its runs' times, for a
-rate turned over again. `median` stands beside it: the median line of a run, the mean of the runs'
+rate turned over again. `median` is given beside it: the median line of a run, the mean of the runs'
 medians; what is slow now and then is in the one and not in the other (`stalls_percent`).
 `confidence` is of `value`, over the runs (between_runs.py). `p5` and `p95` are over the pooled
 lines of all runs, each line once (percentiles interpolate linearly).
@@ -179,14 +179,16 @@ def measured(value: float | None) -> float | None:
     """Return `value` when it is a finite number above zero, else None: a time of 0 measures
     nothing.
     """
-    known = value is not None and math.isfinite(value) and _TINY < value < 1 / _TINY
-    return value if known else None
+    is_figure = value is not None and math.isfinite(value) and _TINY < value < 1 / _TINY
+    return value if is_figure else None
 
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
     """Return the intervals whose iterations all come after the run's first `warmup_iters`."""
     rule = Warmup(warmup_iters)
-    return [each for each in intervals if rule.over(each.iteration, each.iterations)]
+    return [
+        interval for interval in intervals if rule.over(interval.iteration, interval.iterations)
+    ]
 
 
 def warmup_of(record: Record) -> int:
@@ -206,19 +208,19 @@ def warmup_of(record: Record) -> int:
         if time is not None and math.isfinite(time) and interval.skipped <= 0:
             steps.append((interval.iteration, time))
     out = steady_from([time for _, time in steps])
-    last = max((iteration for iteration, _ in steps[:out]), default=0)
+    last_warm = max((iteration for iteration, _ in steps[:out]), default=0)
     if any(iteration > lines[0].iteration for iteration, _ in steps):
-        last = max(last, lines[0].iteration)
+        last_warm = max(last_warm, lines[0].iteration)
     began = began_after(lines[0].iteration, lines[0].iterations, lines[1].iterations)
-    return max(0, last - began)
+    return max(0, last_warm - began)
 
 
 def counted_intervals(record: Record) -> list[Interval]:
     """Return the intervals that enter the time statistics: after warm-up, without a skipped
     iteration.
     """
-    kept = late_intervals(record.measurement.intervals, warmup_of(record))
-    return [interval for interval in kept if interval.skipped <= 0]
+    late = late_intervals(record.measurement.intervals, warmup_of(record))
+    return [interval for interval in late if interval.skipped <= 0]
 
 
 def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
@@ -270,15 +272,15 @@ def summarise(
         return None
     values = [[item.value for item in run] for run in runs if run]
     pooled = [value for run in values for value in run]
-    own = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
-    known = [value for value in own if value is not None]
-    of: Literal["intervals", "repeats"] = "repeats" if len(known) > 1 else "intervals"
+    by_run = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
+    run_values = [value for value in by_run if value is not None]
+    of: Literal["intervals", "repeats"] = "repeats" if len(run_values) > 1 else "intervals"
     p5, lower, upper, p95 = map(float, np.quantile(pooled, (0.05, 0.25, 0.75, 0.95)))
-    value = harmonic_mean(known) if rate else fmean(known)
+    value = harmonic_mean(run_values) if rate else fmean(run_values)
     middle = fmean(map(median, values))
     wide: float | None = None
     if of == "repeats":
-        wide = (max(known) - min(known)) / value * 100
+        wide = (max(run_values) - min(run_values)) / value * 100
     elif len(pooled) > 1:
         wide = (upper - lower) / middle * 100
     sources = {item.source for run in runs for item in run}
@@ -290,10 +292,10 @@ def summarise(
         spread_percent=wide,
         spread_of=of,
         source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
-        cv_percent=_variation(known if of == "repeats" else pooled),
+        cv_percent=_variation(run_values if of == "repeats" else pooled),
         confidence=_turned_interval(cell_times(means, stopped=stopped).interval, rate),
         median_confidence=median_interval(values),
-        runs=tuple(own),
+        runs=tuple(by_run),
     )
 
 
@@ -364,7 +366,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     late = [
         late_intervals(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
     ]
-    counted = [[interval for interval in kept if interval.skipped <= 0] for kept in late]
+    counted = [[interval for interval in intervals if interval.skipped <= 0] for intervals in late]
     times = _series(step_time_ms, runs, counted, _iterations)
     doubt = next((why for run in runs if (why := run.measurement.rate_doubt)), "")
     rates = _series(samples_per_s, runs, [[] for _ in runs] if doubt else counted, _samples)
@@ -409,14 +411,14 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         warmup=max(warm),
         warmup_found=any(run.warmup_iters is None for run in runs),
         steps_left_out=sum(max(i.iterations, 0) for run in runs for i in run.measurement.intervals)
-        - sum(max(i.iterations, 0) for kept in late for i in kept),
+        - sum(max(i.iterations, 0) for intervals in late for i in intervals),
         unmatched=unmatched,
         warmup_counted=any(
-            kept
+            intervals
             and steps
-            and kept[0] is run.measurement.intervals[0]
+            and intervals[0] is run.measurement.intervals[0]
             and not begins_steady([item.value for item in steps])
-            for run, kept, steps in zip(runs, counted, times, strict=True)
+            for run, intervals, steps in zip(runs, counted, times, strict=True)
         ),
         drifts=tuple(filter(None, map(drift, _times(rates, times)))),
         iterations_per_line=_per_line(used),
@@ -424,14 +426,14 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     )
 
 
-def _unread(found: Mapping[str, str]) -> dict[str, str]:
+def _unread(reasons: Mapping[str, str]) -> dict[str, str]:
     """Return these reasons by the quantities that lack for them."""
-    found = {**found, **{key: found[key[:-4]] for key in MEMORY if key[:-4] in found}}
-    if why := found.get("memory"):
-        found.setdefault("memory_allocated_mib", why)
-    if why := found.get("step_time"):
-        found |= {"step_time_ms": why, "samples_per_s": found.get("samples_per_s", why)}
-    return found
+    reasons = {**reasons, **{key: reasons[key[:-4]] for key in MEMORY if key[:-4] in reasons}}
+    if why := reasons.get("memory"):
+        reasons.setdefault("memory_allocated_mib", why)
+    if why := reasons.get("step_time"):
+        reasons |= {"step_time_ms": why, "samples_per_s": reasons.get("samples_per_s", why)}
+    return reasons
 
 
 _QUANTITIES = (
@@ -507,8 +509,8 @@ def _why_no_times(
 
 def _log_tflops(counted: Iterable[Iterable[Interval]]) -> float | None:
     """Return the median of the runs' medians of what their lines say; None where none does."""
-    each = [[rate for step in run if (rate := measured(step.tflop_per_s))] for run in counted]
-    return median([median(rates) for rates in each if rates]) if any(each) else None
+    by_run = [[rate for step in run if (rate := measured(step.tflop_per_s))] for run in counted]
+    return median([median(rates) for rates in by_run if rates]) if any(by_run) else None
 
 
 def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
@@ -523,14 +525,14 @@ def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
 
 
 def _finite(interval: Interval) -> bool:
-    known = (interval.loss, interval.grad_norm)
-    return all(value is None or math.isfinite(value) for value in known)
+    figures = (interval.loss, interval.grad_norm)
+    return all(value is None or math.isfinite(value) for value in figures)
 
 
 def _peaks(runs: Sequence[Record], key: str) -> tuple[float, ...]:
     """Return a figure of memory of each run that has it."""
-    each = (measured(getattr(run.measurement, key)) for run in runs)
-    return tuple(peak for peak in each if peak is not None)
+    peaks = (measured(getattr(run.measurement, key)) for run in runs)
+    return tuple(peak for peak in peaks if peak is not None)
 
 
 def _window(intervals: Sequence[Interval]) -> tuple[int, int] | None:

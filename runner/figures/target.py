@@ -1,7 +1,7 @@
 """How much training a run needs to a loss, and whether two settings learn alike. Pure.
 
 *Reached*: at the first iteration where the smoothed loss is at or below the target. A single loss
-is noise, and a mean over the past lags, by more where a log has fewer lines. So each loss stands in
+is noise, and a mean over the past lags, by more where a log has fewer lines. So each loss is put at
 the middle of the iterations that it is the mean of, and is smoothed with its neighbours on both
 sides: twice by the mean of what lies within REACH of its iteration, and at least of three, so that
 weights fall off to both sides and the figure does not hang on how often a log has a loss. Between
@@ -64,8 +64,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Middle:
-    """The median of runs; `low` and `high` are None where too few runs, or runs that reached it,
-    tell them.
+    """The median of runs; `low` and `high` are None with too few runs, or too few that
+    reached it.
     """
 
     median: float
@@ -119,13 +119,13 @@ class Alike:
         """For a table: a word or two."""
         return f"{self.verdict} (p {self.p:.2g})" if self.verdict and self.p is not None else ""
 
-    def sentence(self, other: str) -> str:
-        """For a note: how the other one, called `other`, compares; a clause."""
+    def sentence(self, baseline: str) -> str:
+        """For a note: how the other one, called `baseline`, compares; a clause."""
         if self.p is None:
             return f"time to the target loss not compared: {self.why_not}"
         if self.verdict == "alike":
-            return f"learns like {other} (one-sided p {self.p:.2g})"
-        return f"learns {self.verdict} than {other} (one-sided p {self.p:.2g})"
+            return f"learns like {baseline} (one-sided p {self.p:.2g})"
+        return f"learns {self.verdict} than {baseline} (one-sided p {self.p:.2g})"
 
 
 def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
@@ -166,10 +166,10 @@ def time_to_validation_target(records: Sequence[Record]) -> TimeToTarget | None:
 def _evaluated(run: Record, target: float) -> Arrival:
     """Find the first evaluation of a run that is at or below the target."""
     places = [iteration for iteration, _ in run.measurement.validation]
-    first = next((at for at, loss in run.measurement.validation if loss <= target), None)
+    reached_at = next((at for at, loss in run.measurement.validation if loss <= target), None)
     every = float(np.median(np.diff(places))) if len(places) > 1 else float(places[-1])
     seed, batch = run.parameters.get(SEED), run.global_batch_size or 1
-    return Arrival(first, places[-1], every, batch, seed, run.repeat)
+    return Arrival(reached_at, places[-1], every, batch, seed, run.repeat)
 
 
 def _needed_by(
@@ -180,12 +180,12 @@ def _needed_by(
     figures, missing = {}, {}
     for name, needed in _NEEDED.items():
         values = [
-            math.inf if each.iteration is None else needed(run, each.iteration)
-            for run, each in zip(runs, arrivals, strict=True)
+            math.inf if arrival_of_run.iteration is None else needed(run, arrival_of_run.iteration)
+            for run, arrival_of_run in zip(runs, arrivals, strict=True)
         ]
-        known = [value for value in values if value is not None]
-        middle = _middle(known, independent=_differ(arrivals))
-        if len(known) < len(values):
+        known_values = [value for value in values if value is not None]
+        middle = _middle(known_values, independent=_differ(arrivals))
+        if len(known_values) < len(values):
             lacking = runs[values.index(None)].measurement.energy.missing
             missing[name] = (lacking if name == "joules" else "") or _WHY[name]
         elif middle is None:
@@ -217,17 +217,17 @@ def arrival(
     at = _crossing(*_smoothed(*_smoothed(middles, losses)), target)
     ends = [end for _, end in spans]
     every = float(np.median(np.diff(ends, prepend=0)))
-    first = None if at is None else max(1, math.floor(at + 0.5))
-    return Arrival(first, ends[-1], every, samples, seed, repeat)
+    reached_at = None if at is None else max(1, math.floor(at + 0.5))
+    return Arrival(reached_at, ends[-1], every, samples, seed, repeat)
 
 
 def _smoothed(at: Floats, losses: Floats) -> tuple[Floats, Floats]:
     """Return the means of iterations and losses within REACH of each loss, and at least of its two
-    neighbours; NaN where one is no number.
+    neighbours; NaN where one is not a number.
     """
-    place = np.arange(1, len(at) - 1)
-    low = np.minimum(np.searchsorted(at, at[place] * (1 - REACH)), place - 1)
-    high = np.maximum(np.searchsorted(at, at[place] * (1 + REACH), "right"), place + 2)
+    index = np.arange(1, len(at) - 1)
+    low = np.minimum(np.searchsorted(at, at[index] * (1 - REACH)), index - 1)
+    high = np.maximum(np.searchsorted(at, at[index] * (1 + REACH), "right"), index + 2)
     lost = np.isnan(losses)
 
     def mean(values: Floats) -> Floats:
@@ -244,12 +244,12 @@ def _crossing(at: Floats, losses: Floats, target: float) -> float | None:
     there = np.flatnonzero(losses <= target)  # NaN is not
     if not len(there):
         return None
-    first = int(there[0])
-    before = losses[first - 1] if first else np.nan
+    index = int(there[0])
+    before = losses[index - 1] if index else np.nan
     if np.isnan(before):
-        return float(at[first])
-    share = (before - target) / (before - losses[first])
-    return float(at[first - 1] + share * (at[first] - at[first - 1]))
+        return float(at[index])
+    share = (before - target) / (before - losses[index])
+    return float(at[index - 1] + share * (at[index] - at[index - 1]))
 
 
 def _seconds(run: Record, iteration: int) -> float | None:
@@ -276,8 +276,8 @@ def _joules(run: Record, iteration: int) -> float | None:
     energy = run.measurement.energy
     if energy.joules is None or not energy.iterations:
         return None
-    last = max((step.iteration for step in counted_intervals(run)), default=0)
-    counted = samples_between(run, last - energy.iterations, last)
+    last_iteration = max((step.iteration for step in counted_intervals(run)), default=0)
+    counted = samples_between(run, last_iteration - energy.iterations, last_iteration)
     share = samples_between(run, 0, iteration) / counted if counted else None
     return energy.joules * (iteration / energy.iterations if share is None else share)
 
@@ -322,11 +322,11 @@ def _outside(count: int) -> int | None:
     The number below it is binomial, with one half. None where the outermost do not hold it.
     """
     tail, beyond = 0.0, None
-    for place in range(count // 2):
-        tail += math.comb(count, place) / 2**count
+    for rank in range(count // 2):
+        tail += math.comb(count, rank) / 2**count
         if 2 * tail > 1 - CONFIDENCE_PERCENT / 100:
             break
-        beyond = place
+        beyond = rank
     return beyond
 
 
@@ -339,9 +339,9 @@ def compare_learning(
     """
     if ours is None or theirs is None:
         return None
-    for each in (ours, theirs):
-        if not each.arrivals:
-            return Alike(None, why_not=each.missing["iterations"])
+    for side in (ours, theirs):
+        if not side.arrivals:
+            return Alike(None, why_not=side.missing["iterations"])
     return Alike(None, why_not=differs) if differs else learn_alike(ours.arrivals, theirs.arrivals)
 
 

@@ -131,7 +131,7 @@ class RunFolder:
             orders = self.orders
             self._refuse_links(self.path / names.NODES)
             hosts = {node.node_rank: node.host for node in orders.nodes} if orders else {}
-            self._refuse_links(*(self.path / names.node(*each) for each in hosts.items()))
+            self._refuse_links(*(self.path / names.node(*node) for node in hosts.items()))
             if orders:
                 self.__dict__["planned_hosts"] = hosts
         return hosts
@@ -167,11 +167,11 @@ class RunFolder:
         for rank, host in self.hosts.items():
             path = self.node(rank) / names.DONE
             try:
-                done = load(path, shape(Ending), self.inside(path))
+                ending = load(path, shape(Ending), self.inside(path))
             except UnreadableError as error:
-                done = Ending(EndedBy.ERROR, message=str(error), own_cause=Cause.LAUNCH_ERROR)
-            if done is not None:
-                endings[host] = done
+                ending = Ending(EndedBy.ERROR, message=str(error), own_cause=Cause.LAUNCH_ERROR)
+            if ending is not None:
+                endings[host] = ending
         return endings
 
     def clock_ahead_s(self, rank: int) -> float:
@@ -184,12 +184,12 @@ class RunFolder:
 
     def noted(self) -> tuple[str, ...]:
         """Return what the nodes noted before the run began, each sentence after its host."""
-        said: list[str] = []
+        sentences: list[str] = []
         for rank, host in self.hosts.items():
             with contextlib.suppress(UnreadableError):  # a record that a run does without
                 ready: Prepared | None = load(self.node(rank) / names.PREPARED, shape(Prepared))
-                said += (f"{host}: {each}" for each in (ready.noted if ready else ()))
-        return tuple(said)
+                sentences += (f"{host}: {note}" for note in (ready.noted if ready else ()))
+        return tuple(sentences)
 
     @property
     def halt(self) -> Halt | None:
@@ -212,7 +212,7 @@ class RunFolder:
 
     @property
     def queue_has_it(self) -> bool:
-        """Whether it waits or goes on, as far as its folder says, whoever looks after it."""
+        """Whether it waits or goes on, as far as its folder says, whatever process follows it."""
         return self.handed_over and not self.over
 
     @property

@@ -37,7 +37,7 @@ class Campaign(HeldFolder):
 
     @property
     def inspected(self) -> Path:
-        """Folder with one JSON file a host: what it is and has."""
+        """Folder with one JSON file per host: what it is and has."""
         return self.path / names.INSPECTED
 
     @property
@@ -104,9 +104,9 @@ class Campaign(HeldFolder):
         if was is not None and (
             was.imported or any(cell.repeats is not None for cell in was.cells)
         ):
-            made = "was imported from logs" if was.imported else "holds reruns"
+            origin = "was imported from logs" if was.imported else "holds reruns"
             raise UserError(
-                f"campaign {self.name} {made}, so bench cannot go on with it; give the matrix"
+                f"campaign {self.name} {origin}, so bench cannot go on with it; give the matrix"
                 " another `name:`"
             )
         if was is None and self.begun:
@@ -157,7 +157,7 @@ class Campaign(HeldFolder):
 
     @property
     def hidden(self) -> Hidden:
-        """What ran and the matrix names no more."""
+        """What ran and the matrix no longer names."""
         return hidden_of(self.path, self.settings)
 
     def forget(self) -> None:
@@ -177,24 +177,26 @@ class Campaign(HeldFolder):
 
         So figures of two versions are never mixed. `files` are those of folders among the facts.
         """
-        was, named = self.settings, relied_files(self.path)
+        was, recorded_files = self.settings, relied_files(self.path)
         recorded = was.environment or {}
         # A rerun is of what ran elsewhere.
         fixed = self.succeeded or any(cell.repeats is not None for cell in was.cells)
         for name, value in facts.items():
             if name in recorded and recorded[name] != value and fixed:
-                known = name in named and name in (files or {})
-                changed = changed_files(named[name], (files or {})[name]) if known else ""
-                what = _what_differs(recorded[name], value, changed)
+                comparable = name in recorded_files and name in (files or {})
+                changed = (
+                    changed_files(recorded_files[name], (files or {})[name]) if comparable else ""
+                )
+                difference = _what_differs(recorded[name], value, changed)
                 raise UserError(
                     f"{name} on the nodes is not what campaign {self.name} began with"
-                    f"{what}; its figures would not compare:"
+                    f"{difference}; its figures would not compare:"
                     " begin a campaign of its own with `bench --name NAME`, or set the nodes back"
                 )
         if was.environment is None or any(recorded.get(name) != facts[name] for name in facts):
             self.write(replace(was, environment={**recorded, **facts}))
-        if any(named.get(name) != each for name, each in (files or {}).items()):
-            record_files(self.path, {**named, **(files or {})})
+        if any(recorded_files.get(name) != file_sums for name, file_sums in (files or {}).items()):
+            record_files(self.path, {**recorded_files, **(files or {})})
 
     @property
     def succeeded(self) -> bool:
@@ -222,8 +224,10 @@ class Campaign(HeldFolder):
         A bench that was killed leaves runs without an outcome, which do not run any more.
         """
         held_at = self.lock.stat().st_mtime if self.is_locked() else math.inf
-        last = [self.attempts(cell.id, repeat)[-1:] for cell, repeat in self._may_have_run()]
-        unended = [attempt for each in last for attempt in each if attempt.unended]
+        last_attempts = [
+            self.attempts(cell.id, repeat)[-1:] for cell, repeat in self._may_have_run()
+        ]
+        unended = [attempt for attempts in last_attempts for attempt in attempts if attempt.unended]
         now = [run for run in unended if run.queue_has_it or run.planned_at >= held_at]
         return sorted(now, key=lambda attempt: attempt.planned_at)
 
@@ -276,7 +280,7 @@ def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
 
 
 def _what_differs(was: Any, now: Any, changed: str = "") -> str:
-    """Say ` (commit was a, is b)` of two mappings; nothing where they are none.
+    """Say ` (commit was a, is b)` of two mappings; nothing of other values.
 
     Where it is known which files `changed`, they are named in place of their checksum.
     """

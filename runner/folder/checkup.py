@@ -70,8 +70,8 @@ class Checkup(HeldFolder):
     @property
     def asked(self) -> Asked | None:
         """asked.json; None before. Raises UnreadableError."""
-        asked: Asked | None = load(self.path / names.ASKED, shape(Asked))
-        return asked
+        questions: Asked | None = load(self.path / names.ASKED, shape(Asked))
+        return questions
 
     def node(self, host: str) -> Reply:
         """Return what a node said of itself, or why there is nothing."""

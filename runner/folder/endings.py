@@ -39,23 +39,23 @@ class Ending:
     ended_at: Time | None = None
 
     @property
-    def _done(self) -> dict[str, Any]:
+    def _as_json(self) -> dict[str, Any]:
         return {**vars(self), "cause": self.own_cause}
 
     @property
     def well(self) -> bool:
         """Whether the launcher ended by itself with exit code 0."""
-        return ended_well(self._done)
+        return ended_well(self._as_json)
 
     @property
     def cause(self) -> Cause:
         """The cause of a node that did not end well."""
-        return cause_of(self._done)
+        return cause_of(self._as_json)
 
     @property
     def words(self) -> str:
         """One sentence on how the launcher ended."""
-        return words_of(self._done)
+        return words_of(self._as_json)
 
 
 def first_bad(endings: Mapping[str, Ending]) -> str | None:

@@ -1,6 +1,6 @@
 """What happened to a campaign, a line of JSON each: events.jsonl, for programs that follow it.
 
-Bench adds to it and never reads it; a line that was cut short by a kill is no event.
+Bench adds to it and never reads it; a line that was cut short by a kill is not an event.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Event:
     kept: Count | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what its line holds: numbers that are none are left out, too."""
+        """Return what its line holds: numbers that are not finite are left out, too."""
         content = plain({key: value for key, value in asdict(self).items() if value != ""})
         return {"schema": SCHEMA, **{k: v for k, v in content.items() if v is not None}}
 
     @property
     def title(self) -> str:
         """Name a run: `[2/4] zero_stage=1 repeat 2`."""
-        place = f"[{self.number}/{self.runs}] " if self.number else ""
-        return place + self.cell + (f" repeat {self.repeat}" if (self.repeat or 1) > 1 else "")
+        position = f"[{self.number}/{self.runs}] " if self.number else ""
+        return position + self.cell + (f" repeat {self.repeat}" if (self.repeat or 1) > 1 else "")
 
 
 def add(campaign: Path, event: Event) -> None:
@@ -85,10 +85,10 @@ def add(campaign: Path, event: Event) -> None:
 
 
 def events(campaign: Path) -> list[Event]:
-    """Return what happened last, oldest first; lines that are none are left out."""
-    found = []
+    """Return what happened last, oldest first; invalid lines are left out."""
+    read_events = []
     with contextlib.suppress(OSError):
         for line in tail(campaign / names.HAPPENED, READ_BYTES).splitlines():
             with contextlib.suppress(UnfitError):
-                found.append(parse(line.decode("utf-8", "replace"), shape(Event)))
-    return found
+                read_events.append(parse(line.decode("utf-8", "replace"), shape(Event)))
+    return read_events

@@ -1,4 +1,4 @@
-"""What of a campaign ran, and what of that its matrix names no more: kept, and not shown."""
+"""What of a campaign ran, and what of that its matrix no longer names: kept, and not shown."""
 
 import re
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ class Hidden:
         """Say it in a line; nothing where nothing is hidden."""
         if not self.runs:
             return ""
-        what = [f"{_count(len(self.cells), 'cell')} ({some(self.cells)})"] if self.cells else []
-        what += [f"{_count(self.repeats, 'repeat')} of other cells"] if self.repeats else []
+        counts = [f"{_count(len(self.cells), 'cell')} ({some(self.cells)})"] if self.cells else []
+        counts += [f"{_count(self.repeats, 'repeat')} of other cells"] if self.repeats else []
         end = "; `python -m runner stop --campaign NAME` ends what of them is in the queue"
         return (
             f"hidden: {_count(self.runs, 'run')} not in this matrix any more,"
-            f" {' and '.join(what)}; they stay on disk, and come back with their values"
+            f" {' and '.join(counts)}; they stay on disk, and come back with their values"
             f"{end if self.queued else ''}"
         )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def hidden_of(campaign: Path, settings: Settings) -> Hidden:
@@ -50,21 +50,21 @@ def hidden_of(campaign: Path, settings: Settings) -> Hidden:
         for number in repeats_that_ran(campaign, cell.id)
     ]
     left_out = set(settings.left_out)
-    others = [
+    hidden_repeats = [
         campaign / cell.id / f"repeat{number}"
         for cell in (settings.cells if left_out else ())
         for number in repeats_that_ran(campaign, cell.id) & left_out
     ]
     return Hidden(
         cells=tuple(cell.name for cell in settings.hidden),
-        runs=len(cells) + len(others),
-        repeats=len(others),
-        queued=sum(map(_in_queue, (*cells, *others))),
+        runs=len(cells) + len(hidden_repeats),
+        repeats=len(hidden_repeats),
+        queued=sum(map(_in_queue, (*cells, *hidden_repeats))),
     )
 
 
 def _in_queue(repeat: Path) -> bool:
-    """Return whether an attempt of a repeat was handed over and, as it is said here, not ended."""
+    """Return whether an attempt of a repeat was handed over and, by these files, has not ended."""
     return any(
         RunFolder(path).queue_has_it and not (path / names.OUTCOME).exists()
         for path in repeat.glob("attempt*")
@@ -74,12 +74,14 @@ def _in_queue(repeat: Path) -> bool:
 def repeats_that_ran(campaign: Path, cell_id: str) -> set[int]:
     """Return the numbers of a cell's repeats that ever ran."""
     attempts = (campaign / cell_id).glob("repeat*/attempt*")
-    found = (re.fullmatch(r"repeat(\d{1,9})", path.parent.name) for path in attempts)
-    return {int(match[1]) for match in found if match}
+    matches = (re.fullmatch(r"repeat(\d{1,9})", path.parent.name) for path in attempts)
+    return {int(match[1]) for match in matches if match}
 
 
 def ran(campaign: Path) -> dict[str, int]:
     """Map the ids of the cells that ever ran to the last of their repeats that did."""
     cells = {path.parents[1].name for path in campaign.glob(names.ATTEMPTS)}
-    last = {cell_id: max(repeats_that_ran(campaign, cell_id), default=0) for cell_id in cells}
-    return {cell_id: number for cell_id, number in last.items() if number}
+    last_repeats = {
+        cell_id: max(repeats_that_ran(campaign, cell_id), default=0) for cell_id in cells
+    }
+    return {cell_id: number for cell_id, number in last_repeats.items() if number}

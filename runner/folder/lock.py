@@ -127,7 +127,7 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
     A launch plugin that outlived its bench tells by a word in it that the lock is a later bench's.
     Raises UserError where another process holds it.
     """
-    with _taken(lock, refusal) as handle:
+    with _locked_file(lock, refusal) as handle:
         holder = f"{secrets.token_hex(16)} {os.getpid()} {platform.node() or '-'}"
         handle.truncate(0)
         handle.write(holder.encode())
@@ -136,7 +136,7 @@ def held(lock: Path, refusal: str) -> Iterator[str]:
         yield holder
 
 
-def _taken(lock: Path, refusal: str) -> IO[bytes]:
+def _locked_file(lock: Path, refusal: str) -> IO[bytes]:
     """Take the lock. Who had it before may have removed it with its folder: then a new one."""
     while True:
         make_held(lock.parent)

@@ -30,9 +30,9 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any], used: int) -> Itera
             yield f"node {host} is gone"
         elif name != host:
             yield f"node {at + 1} was {host}, is {name}"
-        for fact, first, second in zip(NODE_FACTS, old, new, strict=True):
-            if name == host and first != second:
-                yield f"{fact} of {host} was {first}, is {second}"
+        for fact, was_value, second in zip(NODE_FACTS, old, new, strict=True):
+            if name == host and was_value != second:
+                yield f"{fact} of {host} was {was_value}, is {second}"
     for key in dict.fromkeys((*was, *now)):
         if key != "nodes" and was.get(key) != now.get(key):
             yield from _of_all(key, was.get(key), now.get(key))

@@ -45,16 +45,16 @@ def is_own(file: Path, content: bytes) -> bool:
         path = record()
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
-            own, folder = os.fstat(handle), path.parent.stat()
+            file_status, folder = os.fstat(handle), path.parent.stat()
             private = all(
-                each.st_uid == os.geteuid() and not each.st_mode & _OTHERS_WRITE
-                for each in (own, folder)
+                status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
+                for status in (file_status, folder)
             )
-            return private and stat.S_ISREG(own.st_mode) and _line(file, content) in stream
+            return private and stat.S_ISREG(file_status.st_mode) and _line(file, content) in stream
     except (OSError, RuntimeError):
         return False
 
 
 def _line(file: Path, content: bytes) -> bytes:
-    whole = os.fsencode(file.resolve()) + b"\0" + content
-    return hashlib.sha256(whole).hexdigest().encode() + b"\n"
+    entry = os.fsencode(file.resolve()) + b"\0" + content
+    return hashlib.sha256(entry).hexdigest().encode() + b"\n"

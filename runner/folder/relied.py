@@ -23,13 +23,13 @@ def relied_files(campaign: Path) -> dict[str, Files]:
 def record_files(campaign: Path, files: Mapping[str, Files]) -> None:
     """Write them down."""
     write_json(
-        campaign / names.RELIED, {"files": {name: dict(each) for name, each in files.items()}}
+        campaign / names.RELIED, {"files": {name: dict(sums) for name, sums in files.items()}}
     )
 
 
 def changed_files(was: Files, now: Files) -> str:
     """Say `train.py changed, new.py is new`; nothing where none of it is known."""
-    words = [
+    changes = [
         f"{path} is new"
         if path not in was
         else f"{path} is gone"
@@ -38,4 +38,4 @@ def changed_files(was: Files, now: Files) -> str:
         for path in sorted({**was, **now})
         if was.get(path) != now.get(path)
     ]
-    return some(words)
+    return some(changes)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from node import parsing
-from node.schema import UnfitError, shown, unfit
+from node.schema import UnfitError, unfit, value_text
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
 from runner.base.files import whole
@@ -43,7 +43,7 @@ class OfThisVersion:
     def check(self, value: Any, where: str) -> Any:
         """Return what the kind makes of it. Raises UnfitError."""
         if isinstance(value, dict) and value.get("schema", SCHEMA) != SCHEMA:
-            version = shown(value["schema"])
+            version = value_text(value["schema"])
             raise unfit(where, f"is of another version of TrainBench: schema {version}")
         return self.kind.check(value, where)
 

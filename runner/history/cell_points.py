@@ -96,8 +96,8 @@ class CampaignPoints:
     @property
     def marks(self) -> tuple[str, ...]:
         """What is not official of all its points."""
-        held = {IMPORTED: self.imported, REDACTED: self.redacted}
-        return tuple(mark for mark, holds in held.items() if holds)
+        marks = {IMPORTED: self.imported, REDACTED: self.redacted}
+        return tuple(mark for mark, holds in marks.items() if holds)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ narrower here. Two cells are the same one when these are:
 
 - system, nodes, devices_per_node, and every parameter as it was resolved, the dataset's name with
   them, except the pin and the environment variables: those may change over time, and are shown
-  where they did. A key whose values tell cells of the same campaign apart (an axis) is no such one;
+  where they did. A key whose values tell cells of the same campaign apart (an axis) does not;
 - the kind of machine: the devices' name, or of nodes without devices their processors; of a run
   that never began, that of its campaign's others.
 
-An import says of its parameters only whose log it is: its cells are told apart by their names, too.
+An import says of its parameters only whose log it is: its cells' names distinguish them, too.
 """
 
 import hashlib
@@ -31,23 +31,23 @@ MOST_LETTERS = 60  # of a name in a file's name, before its digest
 _OF_ALL = ("campaign", "inventory")  # names that people give: no facts of a machine
 
 
-def cell_key(row: Row, machine: str, *, named: bool = False) -> str:
+def cell_key(row: Row, machine: str, *, with_name: bool = False) -> str:
     """Return what tells a row's cell on a machine from others, as JSON; with its name or not."""
     record = row.record
-    held = {
+    parameters = {
         name: value
         for name, value in record.parameters.items()
         if name not in MAY_CHANGE or name in row.axes
     }
-    told = {
+    identity = {
         "system": record.system,
         "machine": machine,
         "nodes": record.nodes,
         "devices_per_node": record.devices_per_node,
-        "parameters": held,
-        **({"cell": record.cell} if named else {}),
+        "parameters": parameters,
+        **({"cell": record.cell} if with_name else {}),
     }
-    return json.dumps(plain(told), sort_keys=True)
+    return json.dumps(plain(identity), sort_keys=True)
 
 
 def machine_of(record: Record) -> str:
@@ -68,13 +68,13 @@ def facts_of(row: Row, *, names: bool = True) -> dict[str, str]:
 
     Without `names` no node is told from another.
     """
-    records = [_own(record) for record in row.records]
+    records = [_of_own_run(record) for record in row.records]
     facts = facts_as_text(environment_section(records))
     if not names:
         facts.pop("nodes", None)
-    asked = {key: row.record.parameters.get(key) for key in MAY_CHANGE}
-    env = asked.pop("env") or {}
-    more = {key: str(value) for key, value in asked.items() if value is not None}
+    parameters = {key: row.record.parameters.get(key) for key in MAY_CHANGE}
+    env = parameters.pop("env") or {}
+    more = {key: str(value) for key, value in parameters.items() if value is not None}
     if isinstance(env, Mapping):
         more |= {f"env / {name}": str(value) for name, value in env.items()}
     return {**more, **facts}
@@ -89,21 +89,21 @@ def safe_name(text: str, *told_by: str) -> str:
 
 def _own_nodes(record: Record) -> dict[str, Mapping[str, Any]]:
     nodes = record.environment.get("nodes") or {}
-    own = {host: nodes[host] for host in record.hosts if host in nodes}
-    return own or dict(nodes)
+    used = {host: nodes[host] for host in record.hosts if host in nodes}
+    return used or dict(nodes)
 
 
-def _own(record: Record) -> Record:
+def _of_own_run(record: Record) -> Record:
     """Return the record with what its own run hangs on of what its campaign's runs do."""
     environment = {k: v for k, v in record.environment.items() if k not in _OF_ALL}
     if "nodes" in environment:
         environment["nodes"] = _own_nodes(record)
     prints = environment.get("fingerprints")
     if isinstance(prints, Mapping):
-        own = {name: prints[name] for name in record.fingerprinted if name in prints}
-        kinds = [name.split(" ")[0] for name in own]
+        prints_used = {name: prints[name] for name in record.fingerprinted if name in prints}
+        kinds = [name.split(" ")[0] for name in prints_used]
         environment["fingerprints"] = {
             kind if kinds.count(kind) == 1 else name: value
-            for kind, (name, value) in zip(kinds, own.items(), strict=True)
+            for kind, (name, value) in zip(kinds, prints_used.items(), strict=True)
         }
     return replace(record, environment=environment)

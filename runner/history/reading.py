@@ -26,7 +26,7 @@ from runner.history.cell_points import (
     order,
 )
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
-from runner.history.workers import each
+from runner.history.workers import parallel_map
 from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import Row
 from runner.terms.settings import Settings
@@ -49,8 +49,8 @@ class OpenCampaign:
 @contextmanager
 def opened(source: Path, *, evidence: bool = False) -> Iterator[OpenCampaign]:
     """Open a campaign's folder, or an export in a temporary one. Raises UserError."""
-    with archive.opened(source, str(source)) as found:
-        campaign = found.campaign
+    with archive.opened(source, str(source)) as content:
+        campaign = content.campaign
         _refuse_links(campaign.path)
         document = read_campaign(campaign, campaign.path, evidence=evidence)
         yield OpenCampaign(source, campaign, document)
@@ -87,7 +87,7 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
         wall_s=max(ended) - min(began) if began else 0.0,
         machines=tuple(dict.fromkeys(machines)),
         points=tuple(
-            _point(*each, settings) for each in zip(table, written, keys, machines, strict=True)
+            _point(*item, settings) for item in zip(table, written, keys, machines, strict=True)
         ),
         environment=facts_as_text(environment_section(read.document.records)),
         hidden=read.document.hidden,
@@ -101,18 +101,18 @@ def _machines(table: Sequence[Row]) -> list[str]:
     """Return each row's kind of machine. What never began has none of its own: where all others of
     the campaign have the same, it would have been that.
     """
-    own = [machine_of(row.record) for row in table]
-    known = {machine for machine in own if machine != UNKNOWN_MACHINE}
-    other = known.pop() if len(known) == 1 else UNKNOWN_MACHINE
-    return [other if machine == UNKNOWN_MACHINE else machine for machine in own]
+    machines = [machine_of(row.record) for row in table]
+    known_machines = {machine for machine in machines if machine != UNKNOWN_MACHINE}
+    fallback = known_machines.pop() if len(known_machines) == 1 else UNKNOWN_MACHINE
+    return [fallback if machine == UNKNOWN_MACHINE else machine for machine in machines]
 
 
 def _keys(table: Sequence[Row], machines: Sequence[str]) -> list[str]:
-    """Return each row's key; those that would be one are told apart by their names."""
+    """Return each row's key; equal ones get their cells' names."""
     rows_on = list(zip(table, machines, strict=True))
     count = Counter(cell_key(row, machine) for row, machine in rows_on)
     return [
-        cell_key(row, machine, named=row.record.imported or count[cell_key(row, machine)] > 1)
+        cell_key(row, machine, with_name=row.record.imported or count[cell_key(row, machine)] > 1)
         for row, machine in rows_on
     ]
 
@@ -121,7 +121,7 @@ def _point(
     row: Row, values: dict[str, object], key: str, machine: str, settings: Settings
 ) -> Point:
     record = row.record
-    held = {
+    marks = {
         IMPORTED: settings.imported or any(run.imported for run in row.records),
         REDACTED: settings.redacted,
         NOT_PUBLISHABLE: row.finished and not row.publishable,
@@ -133,14 +133,14 @@ def _point(
         machine=machine,
         row=values,
         facts=facts_of(row, names=not settings.redacted),
-        unofficial=tuple(mark for mark, holds in held.items() if holds),
+        unofficial=tuple(mark for mark, holds in marks.items() if holds),
         began=min(began, default=None),
     )
 
 
-def read_all(found: Sequence[Path]) -> tuple[list[CampaignPoints], list[LeftOut]]:
+def read_all(paths: Sequence[Path]) -> tuple[list[CampaignPoints], list[LeftOut]]:
     """Read each; those that cannot be read, and copies of others, are left out with the reason."""
-    return sorted_out(list(zip(found, each(read_or_reason, found), strict=True)))
+    return sorted_out(list(zip(paths, parallel_map(read_or_reason, paths), strict=True)))
 
 
 def read_or_reason(source: Path) -> CampaignPoints | str:
@@ -156,25 +156,27 @@ def why_unread(error: Exception) -> str:
     """Say why a campaign cannot be read."""
     if isinstance(error, UserError):
         return str(error)
-    said = error.strerror if isinstance(error, OSError) else str(error)
-    return f"it cannot be read: {printable(said or '')[:200] or type(error).__name__}"
+    message = error.strerror if isinstance(error, OSError) else str(error)
+    return f"it cannot be read: {printable(message or '')[:200] or type(error).__name__}"
 
 
 def sorted_out(
     read: Sequence[tuple[Path, CampaignPoints | str]],
 ) -> tuple[list[CampaignPoints], list[LeftOut]]:
-    """Return the campaigns as they followed each other, each once, and what is none."""
+    """Return the campaigns as they followed each other, each once, and what was left out."""
     campaigns: dict[str, CampaignPoints] = {}
     left_out = []
-    for source, one in read:
+    for source, outcome in read:
         name = printable(source.name)
-        if isinstance(one, str):
-            left_out.append(LeftOut(name, printable(_without_folder(one, source))))
+        if isinstance(outcome, str):
+            left_out.append(LeftOut(name, printable(_without_folder(outcome, source))))
             continue
-        other = campaigns.setdefault(one.id, one)
-        if other is not one:
-            less, more = (other, one) if _ended(one) > _ended(other) else (one, other)
-            campaigns[one.id] = more
+        earlier = campaigns.setdefault(outcome.id, outcome)
+        if earlier is not outcome:
+            less, more = (
+                (earlier, outcome) if _ended(outcome) > _ended(earlier) else (outcome, earlier)
+            )
+            campaigns[outcome.id] = more
             why = f"it is the same campaign as {more.source}, and counts once"
             left_out.append(LeftOut(less.source, why))
     return sorted(campaigns.values(), key=order), left_out

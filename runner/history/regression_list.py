@@ -30,72 +30,77 @@ class Listed:
     series: Sequence[Series]
 
 
-def to_table(found: Sequence[Regression], read: Listed, width: int) -> str:
+def to_table(regressions: Sequence[Regression], read: Listed, width: int) -> str:
     """Write it for a terminal of that many columns."""
-    rows = [_row(each) for each in found]
+    rows = [_row(regression) for regression in regressions]
     parts = []
     if rows and fits(HEADERS, rows, width):
         parts.append(grid(HEADERS, rows, width))
     elif rows:
         parts.append(
             "\n".join(
-                filled(f"{row[0]}: {each.sentence}", width)
-                for row, each in zip(rows, found, strict=True)
+                filled(f"{row[0]}: {regression.sentence}", width)
+                for row, regression in zip(rows, regressions, strict=True)
             )
         )
-    parts.append("\n".join(filled(line, width) for line in _below(found, read)))
+    parts.append("\n".join(filled(line, width) for line in _below(regressions, read)))
     return "\n\n".join(parts) + "\n"
 
 
-def to_markdown(found: Sequence[Regression], read: Listed) -> str:
+def to_markdown(regressions: Sequence[Regression], read: Listed) -> str:
     """Write a heading, a table and notes."""
-    below = list(map(MarkdownText, _below(found, read)))
-    headers, rows = map(MarkdownText, HEADERS), (map(MarkdownText, _row(each)) for each in found)
-    table = piped(list(headers), [list(row) for row in rows]) if found else ""
+    below = list(map(MarkdownText, _below(regressions, read)))
+    headers, rows = (
+        map(MarkdownText, HEADERS),
+        (map(MarkdownText, _row(regression)) for regression in regressions),
+    )
+    table = piped(list(headers), [list(row) for row in rows]) if regressions else ""
     parts = [f"**{below[0]}**", table, bulleted(below[1:])]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(section for section in parts if section) + "\n"
 
 
-def to_json(found: Sequence[Regression], read: Listed) -> str:
+def to_json(regressions: Sequence[Regression], read: Listed) -> str:
     """Write one JSON object; docs/schemas/regressions.json has its keys."""
-    return json_text(document(found, read.campaigns, read.left_out)) + "\n"
+    return json_text(document(regressions, read.campaigns, read.left_out)) + "\n"
 
 
 def document(
-    found: Sequence[Regression], campaigns: Sequence[CampaignPoints], left_out: Sequence[LeftOut]
+    regressions: Sequence[Regression],
+    campaigns: Sequence[CampaignPoints],
+    left_out: Sequence[LeftOut],
 ) -> dict[str, Any]:
     """Return the same as plain data."""
     return {
         "schema": SCHEMA,
         "thresholds_percent": dict(THRESHOLDS),
-        "campaigns": [each.id for each in campaigns],
-        "left_out": [{"source": each.source, "reason": each.reason} for each in left_out],
-        "regressions": [as_data(each) for each in found],
+        "campaigns": [campaign.id for campaign in campaigns],
+        "left_out": [{"source": unread.source, "reason": unread.reason} for unread in left_out],
+        "regressions": [as_data(regression) for regression in regressions],
     }
 
 
-def as_data(found: Regression) -> dict[str, Any]:
+def as_data(regression: Regression) -> dict[str, Any]:
     """Return a regression as plain data."""
-    series = found.series
+    series = regression.series
     return {
-        "id": found.id,
-        "verdict": found.word,
-        "open": found.open,
+        "id": regression.id,
+        "verdict": regression.word,
+        "open": regression.open,
         "cell": series.cell,
         "series": series.slug,
         "system": series.system,
         "machine": series.machine,
-        "quantity": found.quantity,
-        "before": found.before,
-        "after": found.after,
-        "change_percent": found.percent,
-        "p": found.p,
-        "reason": found.reason,
-        "last_good": found.last_id,
-        "first_bad": found.first_id,
-        "first_bad_began": found.first.began,
-        "unofficial": list(found.first.unofficial),
-        "changed": [{"key": key, "was": was, "is": now} for key, was, now in found.differs],
+        "quantity": regression.quantity,
+        "before": regression.before,
+        "after": regression.after,
+        "change_percent": regression.percent,
+        "p": regression.p,
+        "reason": regression.reason,
+        "last_good": regression.last_id,
+        "first_bad": regression.first_id,
+        "first_bad_began": regression.first.began,
+        "unofficial": list(regression.first.unofficial),
+        "changed": [{"key": key, "was": was, "is": now} for key, was, now in regression.differs],
     }
 
 
@@ -104,44 +109,47 @@ def when(seconds: float | None) -> str:
     return MISSING if seconds is None else clock.minute(seconds)
 
 
-def _row(found: Regression) -> list[str]:
-    places = None if found.quantity == "samples_per_s" else 0
+def _row(regression: Regression) -> list[str]:
+    places = None if regression.quantity == "samples_per_s" else 0
     numbers = [
-        MISSING if v is None else number_text(v, places) for v in (found.before, found.after)
+        MISSING if v is None else number_text(v, places)
+        for v in (regression.before, regression.after)
     ]
-    quantity = title(found.quantity or "")
+    quantity = title(regression.quantity or "")
     return [
-        when(found.first.began),
-        printable(found.series.cell),
-        printable(found.series.machine),
-        f"{found.word} ({quantity})" if quantity else found.word,
-        ", ".join(numbers) if found.quantity else f"ok, {found.first.row['status']}",
-        MISSING if found.percent is None else f"{found.percent:+.1f}%",
-        "open" if found.open else "recovered",
+        when(regression.first.began),
+        printable(regression.series.cell),
+        printable(regression.series.machine),
+        f"{regression.word} ({quantity})" if quantity else regression.word,
+        ", ".join(numbers) if regression.quantity else f"ok, {regression.first.row['status']}",
+        MISSING if regression.percent is None else f"{regression.percent:+.1f}%",
+        "open" if regression.open else "recovered",
     ]
 
 
-def _below(found: Sequence[Regression], read: Listed) -> list[str]:
-    count, still = len(found), sum(each.open for each in found)
-    words = f"{counted(count, 'regression')}, {still} open" if count else "no regression"
-    several = [each for each in read.series if len(each.points) > 1]
+def _below(regressions: Sequence[Regression], read: Listed) -> list[str]:
+    count, still = len(regressions), sum(regression.open for regression in regressions)
+    summary = f"{counted(count, 'regression')}, {still} open" if count else "no regression"
+    several = [series for series in read.series if len(series.points) > 1]
     lines = [
-        f"{words}: {counted(len(read.campaigns), 'campaign')},"
+        f"{summary}: {counted(len(read.campaigns), 'campaign')},"
         f" {counted(len(read.series), 'cell')},"
         f" {len(several)} of them in several campaigns"
     ]
-    lines += _changed(found)
-    lines += [f"{each.source} is left out: {each.reason}" for each in read.left_out]
+    lines += _changed(regressions)
+    lines += [f"{unread.source} is left out: {unread.reason}" for unread in read.left_out]
     return [printable(line) for line in lines]
 
 
-def _changed(found: Sequence[Regression]) -> Iterable[str]:
+def _changed(regressions: Sequence[Regression]) -> Iterable[str]:
     """Say once for all cells of a campaign what changed there with them."""
     cells: dict[tuple[str, tuple[tuple[str, str, str], ...]], list[Regression]] = {}
-    for each in found:
-        if each.differs:
-            cells.setdefault((when(each.first.began), each.differs), []).append(each)
-    for (began, differs), those in cells.items():
-        shown = [f"{key}: {was}, then {now}" for key, was, now in differs]
-        names = some(list(dict.fromkeys(each.series.cell for each in those)))
-        yield f"with {names} changed on {began}: {some(shown, MOST_FACTS, '; ')}"
+    for regression in regressions:
+        if regression.differs:
+            cells.setdefault((when(regression.first.began), regression.differs), []).append(
+                regression
+            )
+    for (began, differs), members in cells.items():
+        changes = [f"{key}: {was}, then {now}" for key, was, now in differs]
+        names = some(list(dict.fromkeys(regression.series.cell for regression in members)))
+        yield f"with {names} changed on {began}: {some(changes, MOST_FACTS, '; ')}"

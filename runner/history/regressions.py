@@ -40,18 +40,18 @@ class Regression:
     @property
     def id(self) -> str:
         """A name that stays the same, whatever campaigns come later."""
-        told = (self.series.key, self.word, self.quantity or "", self.first_id)
-        return f"urn:uuid:{uuid.uuid5(NAMESPACE, chr(0).join(told))}"
+        parts = (self.series.key, self.word, self.quantity or "", self.first_id)
+        return f"urn:uuid:{uuid.uuid5(NAMESPACE, chr(0).join(parts))}"
 
     @property
     def sentence(self) -> str:
         """What happened, in one sentence; with a word where a side is not official."""
         marks = dict.fromkeys((*self.last.unofficial, *self.first.unofficial))
         unofficial = [mark for mark in marks if mark in (IMPORTED, REDACTED)]
-        return self._told + (f" ({', '.join(unofficial)})" if unofficial else "")
+        return self._change_text + (f" ({', '.join(unofficial)})" if unofficial else "")
 
     @property
-    def _told(self) -> str:
+    def _change_text(self) -> str:
         if self.quantity is None or self.before is None or self.after is None:
             why = (
                 self.reason if len(self.reason) <= MOST_REASON else f"{self.reason[:MOST_REASON]}…"
@@ -65,9 +65,13 @@ class Regression:
 
 def regressions(every: Sequence[Series], campaigns: Sequence[CampaignPoints]) -> list[Regression]:
     """List all, those of the newest campaign first; of one campaign in the order of the cells."""
-    place = {campaign.id: at for at, campaign in enumerate(campaigns)}
-    found = [each for series in every for each in (*_slower(series), *_broke(series))]
-    return sorted(found, key=lambda each: place[each.first_id], reverse=True)
+    order = {campaign.id: at for at, campaign in enumerate(campaigns)}
+    regressions_of_all = [
+        regression for series in every for regression in (*_slower(series), *_broke(series))
+    ]
+    return sorted(
+        regressions_of_all, key=lambda regression: order[regression.first_id], reverse=True
+    )
 
 
 def _slower(series: Series) -> list[Regression]:
@@ -98,27 +102,27 @@ def _broke(series: Series) -> list[Regression]:
 
     Cells that run, that a person stopped or that were imported are not judged.
     """
-    told = [
+    reported = [
         (name, point)
         for name, point in zip(series.campaigns, series.points, strict=True)
         if ended_by_itself(point) and IMPORTED not in point.unofficial
     ]
-    found = []
-    for at in range(1, len(told)):
-        (last_id, last), (first_id, first) = told[at - 1], told[at]
-        if last.ended_well and not first.ended_well:
-            later = any(point.ended_well for _, point in told[at + 1 :])
-            found.append(
+    broken = []
+    for at in range(1, len(reported)):
+        (last_id, last_good), (first_id, first_bad) = reported[at - 1], reported[at]
+        if last_good.ended_well and not first_bad.ended_well:
+            later = any(point.ended_well for _, point in reported[at + 1 :])
+            broken.append(
                 Regression(
                     series=series,
                     word=BROKE,
-                    first=first,
-                    last=last,
+                    first=first_bad,
+                    last=last_good,
                     first_id=first_id,
                     last_id=last_id,
                     open=not later,
-                    differs=differing(last, first),
-                    reason=str(first.row.get("reason") or "nobody says why"),
+                    differs=differing(last_good, first_bad),
+                    reason=str(first_bad.row.get("reason") or "nobody says why"),
                 )
             )
-    return found
+    return broken

@@ -66,12 +66,12 @@ class Series:
 
 
 def all_series(campaigns: Sequence[CampaignPoints]) -> list[Series]:
-    """Make the series of campaigns that stand in their order, each as it first appeared."""
-    found: dict[str, list[tuple[str, Point]]] = {}
+    """Make the series of campaigns in their order, each as it first appeared."""
+    points_by_key: dict[str, list[tuple[str, Point]]] = {}
     for campaign in campaigns:
         for point in campaign.points:
-            found.setdefault(point.key, []).append((campaign.id, point))
-    return [_series(key, pairs) for key, pairs in found.items()]
+            points_by_key.setdefault(point.key, []).append((campaign.id, point))
+    return [_series(key, pairs) for key, pairs in points_by_key.items()]
 
 
 def _series(key: str, pairs: Sequence[tuple[str, Point]]) -> Series:
@@ -103,23 +103,23 @@ def why_left_out(point: Point, quantity: str) -> str:
 def _changes(points: Sequence[Point], quantity: str, threshold: float) -> list[SeriesChange]:
     values = [point.figure(quantity) or 0.0 for point in points]
     noise = [standard_error_percent(point.row, quantity) for point in points]
-    found = change_points(values, noise, threshold)
+    change_list = change_points(values, noise, threshold)
     column = COLUMNS[quantity]
     changes = []
-    for change in found:
-        before, first = points[change.at - 1], points[change.at]
+    for change in change_list:
+        before, first_after = points[change.at - 1], points[change.at]
         worse = change.percent * column.better < 0
-        newest = (found[-1].after / change.before - 1) * 100
+        newest = (change_list[-1].after / change.before - 1) * 100
         changes.append(
             SeriesChange(
                 quantity=quantity,
                 change=change,
                 last=before,
-                first=first,
+                first=first_after,
                 word=column.words[not worse],
                 worse=worse,
                 open=worse and newest * column.better < -threshold,
-                differs=differing(before, first),
+                differs=differing(before, first_after),
             )
         )
     return changes

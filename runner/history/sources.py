@@ -11,30 +11,36 @@ from runner.folder.campaign import Campaign
 EXPORTS = (".tar.gz", ".tgz")
 
 
-def sources(given: Sequence[Path]) -> list[Path]:
-    """List the campaigns and exports that are named, or lie in a folder that is; each once.
+def sources(paths: Sequence[Path]) -> list[Path]:
+    """List the campaigns and exports that are named, or are in a named folder; each once.
 
-    A campaign in such a folder in which nothing ran is none. Raises UserError where a name leads
-    nowhere, or a folder has neither.
+    A campaign in such a folder in which nothing ran is left out. Raises UserError where a name
+    leads nowhere, or a folder has neither.
     """
-    found = [source for path in given for source in _in(path)]
-    return list({path.resolve(): path for path in found}.values())
+    every_source = [source for path in paths for source in _in(path)]
+    return list({path.resolve(): path for path in every_source}.values())
 
 
 def _in(path: Path) -> Iterable[Path]:
-    shown = printable(str(path))
+    name = printable(str(path))
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise UserError(f"there is no file or folder {shown}; name a folder of campaigns")
+        raise UserError(f"there is no file or folder {name}; name a folder of campaigns")
     if (path / names.CAMPAIGN).exists():
         return [path]
     there = sorted(path.iterdir())
-    campaigns = [one for one in there if (one / names.CAMPAIGN).exists() and Campaign(one).begun]
-    exports = [one for one in there if one.name.endswith(EXPORTS) and one.is_file()]
+    campaigns = [
+        candidate
+        for candidate in there
+        if (candidate / names.CAMPAIGN).exists() and Campaign(candidate).begun
+    ]
+    exports = [
+        candidate for candidate in there if candidate.name.endswith(EXPORTS) and candidate.is_file()
+    ]
     if not campaigns and not exports:
         raise UserError(
-            f"{shown} holds no campaign in which anything ran, and no export; name a folder of"
+            f"{name} holds no campaign in which anything ran, and no export; name a folder of"
             " campaigns (runs), one campaign, or a .tar.gz that `python -m runner export` wrote"
         )
     return [*campaigns, *exports]

@@ -17,20 +17,20 @@ Made = TypeVar("Made")
 MOST_PROCESSES = 8
 
 
-def each(make: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
+def parallel_map(make: Callable[[Given], Made], arguments: Sequence[Given]) -> Iterator[Made]:
     """Yield `make(one)` for each, in order; `make` is a module's function.
 
     Ctrl-C ends the processes, and nothing temporary stays. Raises UserError where one was killed.
     """
-    count = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(given))
+    count = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(arguments))
     if count < 2:
-        yield from map(make, given)
+        yield from map(make, arguments)
         return
     before = set(multiprocessing.active_children())
     with tempfile.TemporaryDirectory(prefix="trainbench-") as scratch:
         pool = ProcessPoolExecutor(count, initializer=_begin, initargs=(scratch,))
         try:
-            yield from pool.map(make, given)
+            yield from pool.map(make, arguments)
         except BrokenProcessPool:
             raise UserError(
                 "a process that read campaigns was killed, perhaps for the memory that it took;"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from node.schema import UnfitError, shown
+from node.schema import UnfitError, value_text
 from node.supervisor.placeholders import node_addr
 from runner.base.errors import UserError
 from runner.base.shape import read
@@ -21,7 +21,7 @@ def engine_named(values: Mapping[str, Any], where: str) -> type[EngineSettings]:
     name = values.get("cluster_engine") or DEFAULT
     if name not in tuple(ENGINES):  # it may be a mapping, which has no hash
         must = f"it must be {' or '.join(ENGINES)}"
-        raise UserError(f"{where}: cluster_engine is {shown(name)}; {must}")
+        raise UserError(f"{where}: cluster_engine is {value_text(name)}; {must}")
     return ENGINES[name]
 
 
@@ -31,19 +31,19 @@ def read_engine(values: Mapping[str, Any], where: str, device: str, devices: int
     `device` and `devices` are what a node of the cluster has.
     """
     engine = engine_named(values, where)
-    for other in ENGINES.values():
-        others = _given(other, values)
-        if others and other is not engine:
+    for candidate in ENGINES.values():
+        keys_set = _values_set(candidate, values)
+        if keys_set and candidate is not engine:
             raise UserError(
-                f"{where}: {next(iter(others))} is set, and cluster_engine is {engine.name}; set"
-                f" cluster_engine: {other.name}, or take it out"
+                f"{where}: {next(iter(keys_set))} is set, and cluster_engine is {engine.name}; set"
+                f" cluster_engine: {candidate.name}, or take it out"
             )
-    given = _given(engine, values)
+    values_set = _values_set(engine, values)
     for key in engine.required():
-        if key not in given:
+        if key not in values_set:
             raise UserError(f"{where}: {key} is not set: {engine.inventory_keys()[key]}")
     try:
-        settings: EngineSettings = read(engine, given, f"{where}:")
+        settings: EngineSettings = read(engine, values_set, f"{where}:")
     except UnfitError as error:
         raise UserError(str(error)) from None
     for fault in settings.faults(device, devices):
@@ -65,11 +65,11 @@ def asked_keys(assignments: Sequence[str], where: str) -> dict[str, Any]:
     for word in assignments:
         name, equals, text = word.partition("=")
         if not equals:
-            raise UserError(f"{where}: {shown(word)} is not KEY=VALUE, such as qos=debug")
+            raise UserError(f"{where}: {value_text(word)} is not KEY=VALUE, such as qos=debug")
         name = name.replace("-", "_")
         if name not in prefixed:
             raise UserError(
-                f"{where}: {shown(name)} is not a key of an engine"
+                f"{where}: {value_text(name)} is not a key of an engine"
                 f"{nearest(name, prefixed)}; docs/slurm.md has them"
             )
         if prefixed[name] in keys:
@@ -86,7 +86,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _given(engine: type[EngineSettings], values: Mapping[str, Any]) -> dict[str, Any]:
+def _values_set(engine: type[EngineSettings], values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: values[key] for key in engine.inventory_keys() if values.get(key) is not None}
 
 

@@ -48,8 +48,10 @@ KEYS: Mapping[str, str] = {
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
     "cluster_engine": "what starts runs: "
     + ", or ".join(
-        f"{each.name} ([{each.page}]({each.page}))" if each.page else f"{each.name} (the default)"
-        for each in ENGINES.values()
+        f"{engine.name} ([{engine.page}]({engine.page}))"
+        if engine.page
+        else f"{engine.name} (the default)"
+        for engine in ENGINES.values()
     ),
     "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
     "cluster_checkpoints": "folder that all nodes see, for checkpoints of runs (absolute; default:"
@@ -117,8 +119,10 @@ def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) 
     hosts = _members(listed)
     if not hosts:
         raise UserError(no_nodes(path))
-    known = listed.get("_meta", {}).get("hostvars", {})
-    variables = {host: _named({**known.get(host, {}), **instead}, host, path) for host in hosts}
+    hostvars = listed.get("_meta", {}).get("hostvars", {})
+    variables = {
+        host: _checked_keys({**hostvars.get(host, {}), **instead}, host, path) for host in hosts
+    }
     shared = {
         key: _same(variables, key, path)
         for key in (
@@ -198,7 +202,7 @@ def _root_shared(value: Any, nodes: tuple[Node, ...], path: Path) -> bool:
 def _containers(shared: Mapping[str, Any], path: Path, starts: EngineSettings) -> Containers:
     """Read how the cluster runs containers."""
     default = Containers()
-    engine = site_engine.named(shared["cluster_container_engine"], starts)
+    engine = site_engine.engine_named(shared["cluster_container_engine"], starts)
     if engine not in tuple(CONTAINER_ENGINES):  # it may be a mapping, which has no hash
         raise UserError(
             f"{path}: cluster_container_engine is {quoted(engine)}; it must be one of"
@@ -219,40 +223,40 @@ def _name(path: Path) -> str:
 def _members(listed: Mapping[str, Any]) -> list[str]:
     """Return the hosts of the nodes and of their child groups, in the inventory's order, once."""
     hosts: dict[str, None] = {}
-    groups, seen = [NODES], {NODES}
+    groups, visited = [NODES], {NODES}
     while groups:
         group = listed.get(groups.pop(0), {})
         hosts |= dict.fromkeys(group.get("hosts", ()))
-        children = [child for child in group.get("children", ()) if child not in seen]
-        seen.update(children)
+        children = [child for child in group.get("children", ()) if child not in visited]
+        visited.update(children)
         groups = children + groups
     if len(hosts) > MOST_NODES:
         raise UserError(f"the inventory has {len(hosts)} nodes, more than {MOST_NODES}")
     return list(hosts)
 
 
-def _named(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
+def _checked_keys(variables: Mapping[str, Any], host: str, path: Path) -> dict[str, Any]:
     """Keep only the keys that we know; a misspelt `cluster_` key is an error, not a silence."""
-    known = {**KEYS, **engine_keys()}
-    prefixes = tuple(each.prefix for each in ENGINES.values() if each.prefix)
+    allowed = {**KEYS, **engine_keys()}
+    prefixes = tuple(engine.prefix for engine in ENGINES.values() if engine.prefix)
     for key in variables:
-        if key.startswith(("cluster_", *prefixes)) and key not in known:
+        if key.startswith(("cluster_", *prefixes)) and key not in allowed:
             keys = engine_keys() if key.startswith(prefixes) else KEYS
             raise UserError(
                 f"{path}: {host} has an unknown key {key!r}{nearest(key, keys)}; the keys are"
                 f" {', '.join(keys)}"
             )
-    kept = {key: variables[key] for key in (*known, *_FURTHER) if key in variables}
-    if isinstance(env := kept.get("cluster_env"), dict):
-        kept["cluster_env"] = {k: None if is_secret(str(k)) else v for k, v in env.items()}
-    for key, value in kept.items():
+    values = {key: variables[key] for key in (*allowed, *_FURTHER) if key in variables}
+    if isinstance(env := values.get("cluster_env"), dict):
+        values["cluster_env"] = {k: None if is_secret(str(k)) else v for k, v in env.items()}
+    for key, value in values.items():
         Plain(lines=key == "cluster_env").check(value, f"{path}: {key} of {host}")
         if re.search(r"\{[{%]", json.dumps(value)):
             raise UserError(
                 f"{path}: {key} of {host} is a template ({{{{ ... }}}}), which the runner does not"
                 " resolve; write the plain value"
             )
-    return kept
+    return values
 
 
 def _same(variables: Mapping[str, Mapping[str, Any]], key: str, path: Path) -> Any:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from node.schema import shown
+from node.schema import value_text
 
 MOST_NAME = 256  # letters of a group's name
 MOST_S = 86_400  # of cluster_lost_contact_s
@@ -39,17 +39,17 @@ def root_fault(root: str, local: bool, host: str = "") -> str:
 
 def value_faults(values: Mapping[str, Any]) -> Iterator[str]:
     """Say which keys of the whole cluster have a value that no run can use; None is not set."""
-    for key, (fits, what) in _VALUES.items():
+    for key, (fits, rule) in _VALUES.items():
         value = values.get(key)
         if value is not None and not fits(value):
-            yield f"{key} is {quoted(value)}; it must be {what}"
+            yield f"{key} is {quoted(value)}; it must be {rule}"
 
 
 def quoted(value: Any) -> str:
     """Return a value as a fault says it: nothing of a mapping, which may hold secrets."""
     parts = value if isinstance(value, list) else [value]
-    nested = any(isinstance(part, dict | list) for part in parts)
-    return shown(value) if nested else repr(value)[:200]
+    nested = any(isinstance(element, dict | list) for element in parts)
+    return value_text(value) if nested else repr(value)[:200]
 
 
 def _is_number(value: Any) -> bool:

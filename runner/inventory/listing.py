@@ -27,7 +27,7 @@ FILE_LIMITS = YamlLimits(values=1_000_000, levels=64)
 
 
 class Unread:
-    """What stands beside the named keys: nobody looks at it, and those have checks of their own."""
+    """The other keys: nobody looks at them, and the named ones have checks of their own."""
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value."""
@@ -116,9 +116,9 @@ def _why(stderr: str, path: Path) -> str:
     errors = [line for line in lines if line.startswith("YAML parsing failed")] or [
         line for line in lines if "rror" in line or "failed" in line
     ]
-    if errors and errors[0].startswith("YAML") and (place := _bad_yaml(path)):
+    if errors and errors[0].startswith("YAML") and (yaml_place := _bad_yaml(path)):
         tab = "Tabs are usually invalid" in errors[0]
-        return f"{place}: {TAB if tab else errors[0]}"
+        return f"{yaml_place}: {TAB if tab else errors[0]}"
     return (errors or lines or ["ansible-inventory said nothing"])[-1]
 
 

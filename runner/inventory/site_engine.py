@@ -10,21 +10,22 @@ from runner.terms.engines.engine_settings import EngineSettings
 LIMIT_S = 10.0
 
 
-def named(name: str, starts: EngineSettings | type[EngineSettings]) -> str:
+def engine_named(name: str, starts: EngineSettings | type[EngineSettings]) -> str:
     """Return the engine that is named, else where jobs give the nodes, what this one has."""
-    return name or (found(starts.starter) if starts.in_jobs else Containers.engine)
+    return name or (engine_found(starts.starter) if starts.in_jobs else Containers.engine)
 
 
 @cache
-def found(starter: str) -> str:
+def engine_found(starter: str) -> str:
     """Return the engine that `starter` lists an option of, else the first of the others on PATH;
-    the default where there is none, so that the command that needs one says so.
+    the default without one, so that the command that needs one says so.
     """
     options = _help_of(starter)
     there = (
-        each.name
-        for each in sorted(ENGINES.values(), key=lambda engine: (not engine.starter, engine.kept))
-        if each.filed and (each.option in options if each.starter else shutil.which(each.program))
+        engine.name
+        for engine in sorted(ENGINES.values(), key=lambda engine: (not engine.starter, engine.kept))
+        if engine.filed
+        and (engine.option in options if engine.starter else shutil.which(engine.program))
     )
     return next(there, Containers.engine)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from node.causes import LATE, Cause, known
+from node.causes import LATE, Cause, cause_named
 from node.checked import InsidePath
 from node.printable import printable
 from runner.figures.learning import diverged_at
@@ -72,7 +72,7 @@ def decide(
         cause = Cause.STOPPED_EARLY
         ending = f"the launcher ended with exit code 0 at iteration {reached} of {of}"
     ending = printable(f"{ending}; {lacks}" if lacks else ending)
-    rule = known(cause)
+    rule = cause_named(cause)
     untrained = not trained and cause != Cause.NO_STEP
     status = "did_not_run" if untrained else rule.status if rule else "failed"
     return Outcome(status, cause, ending, ending)
@@ -126,7 +126,7 @@ def is_finished(outcome: Outcome | None) -> bool:
     """Return whether bench leaves a run with this outcome alone, unless asked for it again."""
     if outcome is None or (outcome.status == UNREADABLE and not outcome.cause):
         return False
-    cause = known(outcome.cause)
+    cause = cause_named(outcome.cause)
     return cause is None or not cause.again
 
 

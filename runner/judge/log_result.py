@@ -11,9 +11,9 @@ from runner.figures.planned import WIDEST, is_short, planned
 from runner.figures.run_mean import run_mean
 from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.logs.kinds import KINDS
-from runner.logs.known import TRAIN_ITERS
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 from runner.logs.read import Reading
+from runner.logs.run_sizes import TRAIN_ITERS
 from runner.logs.running_sums import RunningSums
 
 
@@ -122,7 +122,7 @@ def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | 
 
 def planned_of(reading: Reading, train_iters: int | None = None) -> int | None:
     """Return the iteration at which the run was to end, as given or by its log's own words."""
-    said = train_iters or whole(reading.facts.get(TRAIN_ITERS)) or None
+    said = train_iters or whole_number(reading.facts.get(TRAIN_ITERS)) or None
     return planned(said, reading.facts, reading.summary.last_iteration or 0)
 
 

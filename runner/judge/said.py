@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from runner.logs.known import UNKNOWN
+from runner.logs.run_sizes import UNKNOWN
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.record import Measurement

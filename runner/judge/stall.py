@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 
 LABEL = re.compile(
     r"^\[trainbench: ((?:rank \d+, )?pid \d+(?:, [^\n]*)?), stood at:\]$", re.MULTILINE
@@ -51,7 +51,7 @@ def read_stacks(host: str, text: str) -> list[RankState]:
         held = next((reason for reason in _HELD if label.endswith(reason)), "")
         waited = any(place in file for file, _, _ in frames[:_TELLING] for place in _WAITS)
         frame = "{}:{} in {}".format(*frames[0]) if frames else ""
-        ranks.append(RankState(host, whole(rank[1]) or 0, held, frame, waited))
+        ranks.append(RankState(host, whole_number(rank[1]) or 0, held, frame, waited))
     return ranks
 
 

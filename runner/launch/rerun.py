@@ -18,7 +18,7 @@ from node.files import read_start
 from node.schema import UnfitError
 from runner import __version__
 from runner.base.errors import UserError
-from runner.base.paths import found
+from runner.base.paths import existing_path
 from runner.base.shape import shape
 from runner.base.text import some
 from runner.folder import names, own_runs
@@ -116,7 +116,7 @@ def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recor
 def inventory(recorded: Recorded) -> Path:
     """Return the inventory that a run's campaign names, of inventory/."""
     name = recorded.settings.inventory
-    path = found(f"inventory/{name}")
+    path = existing_path(f"inventory/{name}")
     if not path.exists():
         raise UserError(f"the run was made on the inventory {name}; name it with -i")
     return path

@@ -12,7 +12,7 @@ from runner.folder.stored import UnreadableError
 from runner.load.lost_energy import lost_energy
 from runner.load.samples import polled_steps
 from runner.logs.kind import Kind
-from runner.logs.numbers import quantity, whole
+from runner.logs.numbers import quantity, whole_number
 from runner.systems.common.registry import load_system
 from runner.terms.run import Run
 from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story, TrainedSession
@@ -61,11 +61,13 @@ def faults_of(attempt: Attempt) -> list[FaultSeen]:
             if b"[trainbench: fault " not in line:
                 continue
             if match := _FAULT.search(line):
-                number, node, local, iteration = (whole(match[at]) or 0 for at in (1, 3, 4, 6))
+                number, node, local, iteration = (
+                    whole_number(match[at]) or 0 for at in (1, 3, 4, 6)
+                )
                 at = (quantity(match[5]) or 0.0) - ahead
                 faults[number] = FaultSeen(number, match[2].decode(), node, local, at, iteration)
             elif match := _UNDONE.search(line):
-                undone[whole(match[1]) or 0] = (quantity(match[2]) or 0.0) - ahead
+                undone[whole_number(match[1]) or 0] = (quantity(match[2]) or 0.0) - ahead
     faults_in_order = [replace(item, undone_at=undone.get(item.number)) for item in faults.values()]
     return sorted(faults_in_order, key=lambda fault: fault.at)
 
@@ -201,20 +203,20 @@ def _ended(now: _Open, took: float, polled: float | None) -> float | None:
 def _begun(fields: dict[bytes, bytes], ahead: float) -> TrainedSession:
     at = quantity(fields.get(b"at"))
     return TrainedSession(
-        iteration=whole(fields.get(b"step")) or 0,
+        iteration=whole_number(fields.get(b"step")) or 0,
         began=None if at is None else at - ahead,
         start_s=quantity(fields.get(b"start_s")) or 0.0,
         load_s=quantity(fields.get(b"load_s")) or 0.0,
-        bytes=whole(fields.get(b"bytes")) or 0,
+        bytes=whole_number(fields.get(b"bytes")) or 0,
     )
 
 
 def _save(fields: dict[bytes, bytes]) -> SaveSeen | None:
-    iteration = whole(fields.get(b"step"))
+    iteration = whole_number(fields.get(b"step"))
     stall, durable = quantity(fields.get(b"stall_s")), quantity(fields.get(b"durable_s"))
     if iteration is None or stall is None or durable is None:
         return None
-    return SaveSeen(iteration, stall, durable, whole(fields.get(b"bytes")) or 0)
+    return SaveSeen(iteration, stall, durable, whole_number(fields.get(b"bytes")) or 0)
 
 
 def _text(fields: dict[bytes, bytes], *keys: bytes) -> str:

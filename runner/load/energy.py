@@ -4,7 +4,7 @@ Energy is the difference of a device's total energy counter between the window's
 Megatron-LM's energy_monitor.py do the same). Where a counter was reset, or is not there, it is the
 integral of the power samples, and said to be. Between an edge and the sample next to it inside of
 the window the device took what it took on average within: beyond the edge it may be idle. Samples
-with a gap at an edge, or for the integral anywhere, give none: a missing measurement is none, with
+with a gap at an edge, or for the integral anywhere, give none, with
 the reason. So is one of which the edges are known too coarsely, or that lacks a device of the run.
 """
 
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.load.sample_table import UNTOLD, Floats, SampleTable, tabled, told
+from runner.load.sample_table import UNTOLD, Floats, SampleTable, finite_values, tabled
 from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 from runner.terms.record import Energy, Thermals
@@ -116,7 +116,7 @@ def thermals_of_node(node: NodeSamples) -> NodeThermals:
     """Look at a node's samples within its window, and before it began."""
     table, within = tabled(node.samples), node.within
     waiting = table.where(table.time < (-math.inf if node.began is None else node.began))
-    heat, clocks = told(within.temperature_c), told(within.sm_clock_mhz)
+    heat, clocks = finite_values(within.temperature_c), finite_values(within.sm_clock_mhz)
     events = within.clock_events[within.clock_events != UNTOLD]
     return NodeThermals(
         _sum(within.power_w),
@@ -143,7 +143,7 @@ def heat_of(nodes: Sequence[NodeThermals]) -> Thermals:
 
 
 def _sum(values: Floats) -> tuple[float, int]:
-    there = told(values)
+    there = finite_values(values)
     return math.fsum(there), len(there)
 
 
@@ -216,7 +216,7 @@ def _between(
     rises = [_rise(curve, *edges) for edges in windows]
     if rise is None or None in rises:
         return None
-    return rise, max(abs(other - rise) for other in rises if other is not None)
+    return rise, max(abs(bound - rise) for bound in rises if bound is not None)
 
 
 def _rise(curve: Curve, begin: float, end: float) -> float | None:
@@ -241,7 +241,7 @@ def _rise(curve: Curve, begin: float, end: float) -> float | None:
 
 
 def _why_not(samples: SampleTable, window: Window) -> str:
-    if not len(told(samples.energy_j)) and not len(told(samples.power_w)):
+    if not len(finite_values(samples.energy_j)) and not len(finite_values(samples.power_w)):
         return "neither its energy counter nor its power can be read"
     early = window.begin - window.begin_within
     if early < samples.time[0] or window.end + window.end_within > samples.time[-1]:

@@ -19,8 +19,8 @@ def device_name(nodes: Mapping[str, Inspected]) -> str:
 
 def trainer_versions(measured: Measurement) -> dict[str, str]:
     """Return what the trainer itself said it ran with."""
-    wanted = ("torch", "backend", "device")
-    return {key: measured.facts[key] for key in wanted if key in measured.facts}
+    keys = ("torch", "backend", "device")
+    return {key: measured.facts[key] for key in keys if key in measured.facts}
 
 
 def _devices(devices: Sequence[InspectedDevice]) -> str:
@@ -63,20 +63,20 @@ def _node(inspected: Inspected) -> dict[str, Any]:
     }
 
 
-def _more(said: Any) -> dict[str, Any]:
+def _more(content: Any) -> dict[str, Any]:
     """Return what env.json, which playbooks/verify.yml leaves on a node, knows beside an
     inspection.
     """
     try:
-        env = ENVIRONMENT.check({} if said is None else said, "env.json:")
+        env = ENVIRONMENT.check({} if content is None else content, "env.json:")
     except UnfitError as error:
         return {"unreadable": str(error)}
     gpu = env.get("gpu") or {}
     interfaces = (env.get("network") or {}).get("interfaces") or {}
     return {
         "driver problem": gpu.get("problem"),
-        "power limit, W": _each(gpu.get("devices") or [], "power.limit"),
-        "ECC": _each(gpu.get("devices") or [], "ecc.mode.current"),
+        "power limit, W": _per_device(gpu.get("devices") or [], "power.limit"),
+        "ECC": _per_device(gpu.get("devices") or [], "ecc.mode.current"),
         "CUDA toolkits": ", ".join(sorted((env.get("cuda_toolkits") or {}).values())),
         "packages": env.get("packages"),
         "libraries": env.get("libraries"),
@@ -91,7 +91,7 @@ def _more(said: Any) -> dict[str, Any]:
     }
 
 
-def _each(devices: Sequence[Mapping[str, Any]], key: str) -> str:
+def _per_device(devices: Sequence[Mapping[str, Any]], key: str) -> str:
     """Return a quantity of a node's devices: one value, or each where they differ."""
     values = [str(device[key]) for device in devices if device.get(key)]
     return values[0] if len(set(values)) == 1 else ", ".join(values)

@@ -32,39 +32,43 @@ UNPLANNED = f"there is no {names.RUN}: it was never planned"
 
 
 def evidence_of_records(
-    campaign: Campaign, records: Iterable[Record], relative_to: Path, *, shown: Path | None = None
+    campaign: Campaign,
+    records: Iterable[Record],
+    relative_to: Path,
+    *,
+    reader_path: Path | None = None,
 ) -> dict[tuple[str, int], Evidence]:
     """Read the evidence of each run that the records are of: (cell's id, repeat) to it.
 
     Paths are made as `records_of` makes those of logs. A run that is pending has none.
     """
-    found = {}
+    evidence = {}
     for record in records:
         path = campaign.attempt_path(record.cell_id, record.repeat, record.attempt)
         if path.is_dir():
             inside = path.relative_to(campaign.path)
-            home = os.path.relpath((shown or campaign.path) / inside, relative_to)
+            home = os.path.relpath((reader_path or campaign.path) / inside, relative_to)
             attempt = Attempt(path, record.cell_id, record.repeat, record.attempt)
-            found[record.cell_id, record.repeat] = evidence_of(attempt, home)
-    return found
+            evidence[record.cell_id, record.repeat] = evidence_of(attempt, home)
+    return evidence
 
 
-def evidence_of(attempt: Attempt, shown: str = "") -> Evidence:
-    """Read one run's; `shown` is where its readers find its folder. Never fails: what cannot be
-    read is said in its place.
+def evidence_of(attempt: Attempt, reader_path: str = "") -> Evidence:
+    """Read one run's; `reader_path` is where its readers find its folder. Never fails: for what
+    cannot be read there is the reason.
     """
     try:
         run, hosts = attempt.run, attempt.hosts
     except UnreadableError as error:
-        return _nothing(attempt, shown, str(error))
+        return _nothing(attempt, reader_path, str(error))
     if run is None:
-        return _nothing(attempt, shown, UNPLANNED)
+        return _nothing(attempt, reader_path, UNPLANNED)
     return Evidence(
         cell_id=attempt.cell_id,
         repeat=attempt.repeat,
         attempt=attempt.number,
         folder=attempt.path,
-        shown=shown,
+        shown=reader_path,
         nodes=tuple(_node(attempt, run, node, hosts[node.node_rank]) for node in run.nodes),
         secrets=run.secrets,
         script=next((name for name in BY_HAND if (attempt.path / name).is_file()), ""),
@@ -72,34 +76,34 @@ def evidence_of(attempt: Attempt, shown: str = "") -> Evidence:
     )
 
 
-def _nothing(attempt: Attempt, shown: str, why: str) -> Evidence:
+def _nothing(attempt: Attempt, reader_path: str, why: str) -> Evidence:
     return Evidence(
-        attempt.cell_id, attempt.repeat, attempt.number, attempt.path, shown, missing=why
+        attempt.cell_id, attempt.repeat, attempt.number, attempt.path, reader_path, missing=why
     )
 
 
 def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
     rank, note = node.node_rank, ""
-    part: NodeRun | Started = node
+    started_node: NodeRun | Started = node
     try:
-        part = attempt.started(rank) or node
+        started_node = attempt.started(rank) or node
     except UnreadableError as error:
         note = f"as planned, for what was started cannot be read: {error}"
     masks = Masks()
-    for each in (node, part):
-        masks.learn_run(each)
+    for source in (node, started_node):
+        masks.learn_run(source)
     masks.learn(list(node.step))
     log = _log(attempt, rank, masks)
     if run.imported:
         return NodeEvidence(rank, host, log, note=IMPORTED)
-    started = part.processes or ((part.argv,) if part.argv else ())
+    started = started_node.processes or ((started_node.argv,) if started_node.argv else ())
     return NodeEvidence(
         rank=rank,
         host=host,
         log=log,
         commands=tuple(map(masks.argv, started)),
-        env=masks.content(part.env),
-        cwd=masks.text(part.cwd),
+        env=masks.content(started_node.env),
+        cwd=masks.text(started_node.cwd),
         files=tuple(node.files),
         step=masks.argv(node.step),
         note=note or ("" if started else STARTED_ELSEWHERE),
@@ -110,8 +114,8 @@ def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
 def _traces(attempt: Attempt, rank: int) -> tuple[str, ...]:
     """Return the profiler traces that came home of a node."""
     home = attempt.log(rank).parent
-    found = (path for path in sorted(home.rglob("*")) if is_trace(str(path.relative_to(home))))
-    return tuple(attempt.inside(path) for path in found if path.is_file())
+    paths = (path for path in sorted(home.rglob("*")) if is_trace(str(path.relative_to(home))))
+    return tuple(attempt.inside(path) for path in paths if path.is_file())
 
 
 def _log(attempt: Attempt, rank: int, masks: Masks) -> NodeLog:

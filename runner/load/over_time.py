@@ -15,7 +15,7 @@ class NodeCurves(NamedTuple):
     """(seconds since the node's first sample, value) of each quantity; empty: no sample has it.
 
     Utilisation in percent and power in W are the mean of the node's devices, memory in MiB is in
-    use on the fullest. Processors are no device: their memory is not the run's.
+    use on the fullest. Processors are not a device: their memory is not the run's.
     """
 
     busy: Curve = ()

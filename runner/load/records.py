@@ -24,7 +24,7 @@ from runner.load.environment import device_name, environment_of, trainer_version
 from runner.load.installed_facts import pin_differences
 from runner.load.samples import with_fetched
 from runner.load.tried import earlier
-from runner.logs.known import ATTENTION
+from runner.logs.run_sizes import ATTENTION
 from runner.matrix.published import PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import TableShape, check_table, shape_of
 from runner.systems.common.gpt import recomputes_all
@@ -57,18 +57,22 @@ def layout_of(
 
 
 def records_of(
-    campaign: Campaign, relative_to: Path, *, shown: Path | None = None, of: Campaign | None = None
+    campaign: Campaign,
+    relative_to: Path,
+    *,
+    reader_path: Path | None = None,
+    of: Campaign | None = None,
 ) -> list[Record]:
     """Read every cell of the campaign, in the matrix's order; logs as paths from `relative_to`.
 
-    `shown` is where readers find the campaign's folder, if elsewhere than we do; `of` the campaign
-    that this one is a copy of, which bench may run now. Raises UserError where the folder holds no
-    campaign.
+    `reader_path` is where readers find the campaign's folder, if elsewhere than we do; `of` the
+    campaign that this one is a copy of, which bench may run now. Raises UserError where the folder
+    holds no campaign.
     """
     running = (of or campaign).running()  # asked first: a run that ends meanwhile has an outcome
     now = {(run.cell_id, run.repeat, run.number): _under_way(run) for run in running}
     records = list(_records(campaign, now))
-    home = shown or campaign.path
+    home = reader_path or campaign.path
     return [
         replace(record, log=os.path.relpath(home / record.log, relative_to))
         if record.log
@@ -101,7 +105,9 @@ def _records(
     machines = _machines(campaign, settings)
     for cell, repeat in campaign.asked():
         of_logs = settings.imported
-        pending = _asked(campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs)
+        pending = _without_run(
+            campaign, cell, settings.warmup_iters, names.CAMPAIGN, imported=of_logs
+        )
         of_matrix: dict[str, Any] = {
             "target_loss": settings.target_loss,
             "target_validation_loss": settings.target_validation_loss,
@@ -111,10 +117,10 @@ def _records(
         attempts = campaign.attempts(cell.id, repeat)
         for attempt in reversed(attempts):
             if under_way := running.get((cell.id, repeat, attempt.number)):
-                tried = earlier(attempts, attempt)
+                earlier_attempts = earlier(attempts, attempt)
                 status, reason = under_way
                 now = replace(pending, status=status, reason=reason)
-                yield replace(now, attempt=attempt.number, tried=tried)
+                yield replace(now, attempt=attempt.number, tried=earlier_attempts)
                 break
             try:
                 record = _ran(campaign, attempt, *machines, of=(settings, cell))
@@ -164,7 +170,7 @@ def _of_cell(environment: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
     return shared | ({"pin set": differences} if differences else {})
 
 
-def _asked(
+def _without_run(
     campaign: Campaign,
     cell: Cell,
     warmup_iters: int | None,
@@ -176,10 +182,10 @@ def _asked(
 
     Of one that was imported no more is known than it says: no default is its own.
     """
-    system, given = load_system(cell.system), cell.parameters
+    system, parameters = load_system(cell.system), cell.parameters
     where = f"{where}: cell {cell.name}"
     cell = replace(cell, parameters=system.recorded(cell.parameters, where))
-    silent = imported and "activation_checkpointing" not in given
+    silent = imported and "activation_checkpointing" not in parameters
     return Record(
         campaign=campaign.name,
         cell=cell.name,
@@ -188,7 +194,7 @@ def _asked(
         status="pending",
         reason="not run yet",
         axes=cell.axes,
-        parameters=given if imported else {**cell.parameters, **_chosen(cell)},
+        parameters=parameters if imported else {**cell.parameters, **_chosen(cell)},
         fingerprinted=() if imported else system.fingerprinted(cell),
         nodes=cell.nodes,
         devices_per_node=cell.devices_per_node,
@@ -201,7 +207,9 @@ def _asked(
         arithmetic=system.arithmetic(cell.parameters),
         layout_free=system.layout_free,
         parallel={
-            name: size for name, size in system.sizes(cell).items() if name in given or not imported
+            name: size
+            for name, size in system.sizes(cell).items()
+            if name in parameters or not imported
         },
         imported=imported,
         attention=None if imported else system.attention(cell),
@@ -229,33 +237,35 @@ def _ran(
     if run is None:
         return None
     if of is not None:
-        run = _named(run, *of)
+        run = _renamed(run, *of)
         recorded = outcome_of(attempt, run.cell)
     if recorded is not None and recorded.status == UNREADABLE:
         raise UnreadableError(recorded.reason)
     imported = run.imported
-    asked = _asked(campaign, run.cell, run.warmup_iters, names.RUN, imported=imported is not None)
+    asked_record = _without_run(
+        campaign, run.cell, run.warmup_iters, names.RUN, imported=imported is not None
+    )
     logs = attempt.logs()
     trained = recorded is None or recorded.status not in WITHOUT_NUMBERS
     measured = judge.measure_run(run.cell, logs) if trained else Measurement()
     ended = attempt.without_secrets(_ended(attempt, run.cell, recorded, measured))
     began = recorded.started_at if recorded else None
-    place, kind = ended.evidence, run.nodes[0].device
+    evidence, kind = ended.evidence, run.nodes[0].device
     hosts = () if imported else tuple(attempt.hosts.values())
-    own = {host: nodes[host] for host in hosts if host in nodes}
+    used_nodes = {host: nodes[host] for host in hosts if host in nodes}
     # A node's GPUs are nothing to its processors' run.
-    device = "" if kind == "cpu" else device_name(own or nodes)
+    device = "" if kind == "cpu" else device_name(used_nodes or nodes)
     device = imported.device if imported else device
-    log = attempt.path / place.log if place else logs[judge.telling_rank(attempt, ended)]
+    log = attempt.path / evidence.log if evidence else logs[judge.telling_rank(attempt, ended)]
     record = replace(
-        asked,
+        asked_record,
         status=ended.status,
         reason=ended.reason,
         diagnosis=ended.diagnosis,
         repeat=attempt.repeat,
         attempt=attempt.number,
         measurement=measured,
-        attention=measured.facts.get(ATTENTION, asked.attention),
+        attention=measured.facts.get(ATTENTION, asked_record.attention),
         date=day(began) if began else "",
         began=began,
         wall_s=recorded.wall_s if recorded else 0.0,
@@ -273,17 +283,19 @@ def _ran(
     return replace(record, system=imported.system) if imported and imported.system else record
 
 
-def _named(run: Run, settings: Settings, asked: AskedCell) -> Run:
-    """Return a run with what changed in the matrix and is no part of what ran: the name, the axes,
-    how its log is read, and how many iterations no figure counts.
+def _renamed(run: Run, settings: Settings, asked_cell: AskedCell) -> Run:
+    """Return a run with what changed in the matrix and does not affect what ran: the name, the
+    axes, how its log is read, and how many iterations no figure counts.
 
     A rerun's, and one of a log, are its own.
     """
-    if asked.repeats is not None:
+    if asked_cell.repeats is not None:
         return run
-    reading = {key: asked.parameters[key] for key in OF_READING if key in asked.parameters}
+    reading = {
+        key: asked_cell.parameters[key] for key in OF_READING if key in asked_cell.parameters
+    }
     parameters = {**run.cell.parameters, **reading}
-    cell = replace(run.cell, name=asked.name, axes=asked.axes, parameters=parameters)
+    cell = replace(run.cell, name=asked_cell.name, axes=asked_cell.axes, parameters=parameters)
     return replace(run, cell=cell, warmup_iters=settings.warmup_iters)
 
 

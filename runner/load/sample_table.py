@@ -98,7 +98,7 @@ _COLUMNS = tuple(column.name for column in fields(SampleTable))[1:]
 Samples = Sequence[Sample] | SampleTable
 
 
-def told(values: Floats) -> Floats:
+def finite_values(values: Floats) -> Floats:
     """Return the figures of a column that were told."""
     return values[~np.isnan(values)]
 

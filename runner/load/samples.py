@@ -59,12 +59,12 @@ def with_fetched(
     devices: Mapping[int, Sequence[int]],
     readers: Readers | None = None,
 ) -> Record:
-    """Add to the record what lies beside its logs (node rank to launcher.log).
+    """Add to the record what is in files beside its logs (node rank to launcher.log).
 
     `devices` are the indices of those that the run had on a node, by rank; none there: all. Its
     system says what reads its logs, unless `readers` are given. Samples of a device's memory
-    replace what the log says of it: they see it once a second. A node's processors are no device:
-    their memory is not the run's.
+    replace what the log says of it: they see it once a second. A node's processors are not a
+    device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
     files = (names.SAMPLES, names.TIMELINE, names.LOG, names.DONE)
@@ -287,12 +287,12 @@ def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -
 
     What a poll saw only after the launcher had ended was there when it ended.
     """
-    told = [(min(poll.node, ended), poll.log_bytes) for poll in polls]
+    log_sizes = [(min(poll.node, ended), poll.log_bytes) for poll in polls]
     try:
-        if not told:
+        if not log_sizes:
             return []
         with open_log(node / names.LOG) as stream:
-            return times_of_steps(readers, stream.read(LOG_LIMIT_BYTES), told)
+            return times_of_steps(readers, stream.read(LOG_LIMIT_BYTES), log_sizes)
     except OSError:
         return []
 
@@ -380,6 +380,6 @@ def _time(text: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """Read `97 %` or `1024 MiB`; `[N/A]` is none."""
+    """Read `97 %` or `1024 MiB`; None of `[N/A]`."""
     match = _NUMBER.fullmatch(text)
     return quantity(match[1]) if match else None

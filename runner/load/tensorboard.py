@@ -1,4 +1,4 @@
-"""Scalars of TensorBoard's event files, for loss curves. Pure but for `scalars`, which reads.
+"""Scalars of TensorBoard's event files, for loss curves. Pure except `scalars`, which reads.
 
 A reader of our own, about a hundred lines: the `tensorboard` package brings a web server, gRPC,
 protobuf and Markdown for what is a loop over records, and `tbparse` needs it. The formats are
@@ -79,10 +79,10 @@ def records(data: bytes) -> Iterator[bytes]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
-    for place, byte in enumerate(data[at : at + LONGEST_VARINT]):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(data[at : at + LONGEST_VARINT]):
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value, at + place + 1
+            return value, at + index + 1
     raise ValueError("a number without an end")
 
 
@@ -129,7 +129,7 @@ def parse_events(data: bytes) -> dict[str, list[tuple[int, float]]]:
                 if number == 2 and isinstance(field, int):
                     step = field if field < 1 << 63 else field - (1 << 64)
                 elif number == 5 and isinstance(field, bytes):
-                    values += [each for tag, each in _fields(field) if tag == 1]
+                    values += [value for tag, value in _fields(field) if tag == 1]
             for value in values:
                 if isinstance(value, bytes) and 0 <= step <= MOST_STEPS:
                     name, scalar = _value(value)

@@ -7,8 +7,8 @@ from runner.folder.stored import UnreadableError
 from runner.terms.record import Tried
 
 
-def earlier(attempts: Sequence[Attempt], last: Attempt) -> tuple[Tried, ...]:
-    """Return how the attempts before `last` ended, oldest first."""
+def earlier(attempts: Sequence[Attempt], current: Attempt) -> tuple[Tried, ...]:
+    """Return how the attempts before `current` ended, oldest first."""
     return tuple(
         Tried(
             attempt=attempt.number,
@@ -20,7 +20,7 @@ def earlier(attempts: Sequence[Attempt], last: Attempt) -> tuple[Tried, ...]:
             hosts=_hosts(attempt),
         )
         for attempt in attempts
-        if attempt.number < last.number and (ended := attempt.outcome) is not None
+        if attempt.number < current.number and (ended := attempt.outcome) is not None
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.load.sample_table import CPU, Samples, SampleTable, tabled, told
+from runner.load.sample_table import CPU, Samples, SampleTable, finite_values, tabled
 from runner.load.window import Seen, Window
 from runner.terms.record import FirstStep, Utilisation
 
@@ -50,7 +50,8 @@ def means(node: NodeSamples) -> list[float]:
     """Return each device's mean utilisation in percent within the node's window."""
     within = node.within
     device_means = (
-        told(within.utilisation_percent[within.device == code]) for code in range(len(within.names))
+        finite_values(within.utilisation_percent[within.device == code])
+        for code in range(len(within.names))
     )
     return [float(values.mean()) for values in device_means if len(values)]
 
@@ -63,5 +64,5 @@ def mean_of(device_means: Sequence[float]) -> Utilisation | None:
 def peak_memory(samples: Samples) -> float | None:
     """Return the memory used on the fullest device of a node, over the whole run, in MiB."""
     table = tabled(samples)
-    used = told(table.of({*table.names} - {CPU}).memory_used_mib)
+    used = finite_values(table.of({*table.names} - {CPU}).memory_used_mib)
     return float(used.max()) or None if len(used) else None

@@ -23,17 +23,17 @@ def packed_logs(records: Sequence[Record], evidence: Evidences, most_bytes: int)
     """
     if most_bytes <= 0:
         return []
-    packed, left = [], most_bytes
+    packed, bytes_left = [], most_bytes
     for run, node in _in_order(records, evidence):
         path, size = run.href(node.log.path), node.log.bytes or 0
         try:
-            fits = size <= left * MOST_RATIO
+            fits = size <= bytes_left * MOST_RATIO
             content = Masks(node.log.secrets).blocks(blocks(run.folder / node.log.path))
-            data = _gzip(content, left) if fits else b""
+            data = _gzip(content, bytes_left) if fits else b""
         except OSError as error:
             packed.append(PackedLog(path, size, left_out=f"it cannot be read: {error.strerror}"))
             continue
-        left -= len(data)
+        bytes_left -= len(data)
         text = base64.b64encode(data).decode()
         packed.append(PackedLog(path, size, text, "" if data else TOO_LARGE))
     return packed
@@ -43,7 +43,7 @@ def _in_order(
     records: Sequence[Record], evidence: Evidences
 ) -> Iterator[tuple[Evidence, NodeEvidence]]:
     """Yield each log with something in it."""
-    others = []
+    of_failed = []
     for record in records:
         run = evidence.get((record.cell_id, record.repeat))
         for node in run.nodes if run else ():
@@ -51,8 +51,8 @@ def _in_order(
                 if run.href(node.log.path) == record.log:
                     yield run, node
                 else:
-                    others.append((run, node))
-    yield from others
+                    of_failed.append((run, node))
+    yield from of_failed
 
 
 def _gzip(content: Iterable[bytes], most: int) -> bytes:

@@ -76,18 +76,18 @@ def times_of_steps(readers: Readers, log: bytes, polls: Iterable[tuple[float, in
     """
     polls = sorted(polls)
     for make in readers.values():
-        parser, steps, at, seen = make(), list[Seen](), 0, 0
-        asked = brought = -math.inf
+        parser, steps, at, log_end = make(), list[Seen](), 0, 0
+        last_poll = last_growth = -math.inf
         for time, size in polls:
             # Whole lines only: the rest belongs to the next poll.
-            end, seen = log.rfind(b"\n", seen, size) + 1, max(seen, size)
-            found = parser.feed(log[at:end]) if end > at else []
+            end, log_end = log.rfind(b"\n", log_end, size) + 1, max(log_end, size)
+            new_steps = parser.feed(log[at:end]) if end > at else []
             at = max(at, end)
-            after = (asked if len(found) == 1 else brought) - ASKING_S
-            steps += [Seen(step.iteration, after, time) for step in found]
-            if brought == -math.inf or found:
-                brought = time
-            asked = time
+            after = (last_poll if len(new_steps) == 1 else last_growth) - ASKING_S
+            steps += [Seen(step.iteration, after, time) for step in new_steps]
+            if last_growth == -math.inf or new_steps:
+                last_growth = time
+            last_poll = time
         if steps:
             return steps
     return []
@@ -102,17 +102,19 @@ def steady_window(
     Without a line before them the window begins with their first line, whose own iterations are
     then left out.
     """
-    first, last = counted
-    before = [at for at, step in enumerate(steps) if step.iteration < first]
-    within = [at for at, step in enumerate(steps) if first <= step.iteration <= last]
+    first_iteration, last_iteration = counted
+    before = [at for at, step in enumerate(steps) if step.iteration < first_iteration]
+    within = [
+        at for at, step in enumerate(steps) if first_iteration <= step.iteration <= last_iteration
+    ]
     if not within:
         return None
     ends = max(within)
     begins = max((at for at in before if at < ends), default=min(within))
     lines = steps[begins : ends + 1]
-    said = _said(lines, took)
-    tied = None if None in said else _edges(lines, said, 0.0)
-    early, late = tied or _edges(lines, said, STANDS_STILL) or (lines[0][1:], lines[-1][1:])
+    gaps = _logged_gaps(lines, took)
+    tied = None if None in gaps else _edges(lines, gaps, 0.0)
+    early, late = tied or _edges(lines, gaps, STANDS_STILL) or (lines[0][1:], lines[-1][1:])
     begin, end = sum(early) / 2, sum(late) / 2
     if begin == -math.inf or end <= begin:
         return None
@@ -121,22 +123,22 @@ def steady_window(
     return Window(begin, end, covered, *halves, tied=bool(tied))
 
 
-def _said(
+def _logged_gaps(
     lines: Sequence[Seen], took: Mapping[int, tuple[int, float | None]]
 ) -> list[float | None]:
     """Return the seconds from each line to the next by the log's own step times; None where it does
     not say them.
     """
-    said = []
+    gaps = []
     for before, line in pairwise(lines):
         covers, seconds = took.get(line.iteration, (0, None))
-        whole = covers == line.iteration - before.iteration
-        said.append(seconds if whole else None)
-    return said
+        covers_gap = covers == line.iteration - before.iteration
+        gaps.append(seconds if covers_gap else None)
+    return gaps
 
 
 def _edges(
-    lines: Sequence[Seen], said: Sequence[float | None], still: float
+    lines: Sequence[Seen], gaps: Sequence[float | None], still: float
 ) -> tuple[Span, Span] | None:
     """Return between which times the first and the last line were written; None where the polls
     contradict what the log said of the time between lines.
@@ -145,8 +147,8 @@ def _edges(
     Then only the lines close to an edge speak of it.
     """
     close = CLOSE_S if still else math.inf
-    head = list(zip(lines, _sums(said, close), strict=False))
-    tail = list(zip(reversed(lines), _sums(said[::-1], close), strict=False))
+    head = list(zip(lines, _sums(gaps, close), strict=False))
+    tail = list(zip(reversed(lines), _sums(gaps[::-1], close), strict=False))
     begin = (
         max(line.after - since * (1 + still) for line, since in head),
         min(line.by - since for line, since in head),

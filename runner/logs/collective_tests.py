@@ -11,7 +11,7 @@ from typing import Any
 
 from node import nccl_tests
 from node.printable import printable
-from runner.logs.numbers import quantity, whole
+from runner.logs.numbers import quantity, whole_number
 
 _STARTS = re.compile(r"# Collective test starting: (\S{1,80})")
 _SETTINGS = re.compile(r"# nThread \d+ nGpus \d+ minBytes \d+ ")
@@ -55,23 +55,23 @@ def _tests(lines: Iterable[str]) -> Iterator[CollectiveTest]:
     for line in lines:
         if "#" not in line and not line.rstrip()[-1:].isalnum():
             continue
-        if found := _VERSION.search(line):
-            version = found[1]
-        elif (found := _STARTS.search(line)) or (_SETTINGS.search(line) and test.rows):
+        if match := _VERSION.search(line):
+            version = match[1]
+        elif (match := _STARTS.search(line)) or (_SETTINGS.search(line) and test.rows):
             yield test
-            name = printable(found[1]) if found else ""
+            name = printable(match[1]) if match else ""
             test = CollectiveTest(operation=name.removesuffix("_perf"), version=version)
-        elif found := _DEVICE.search(line):
+        elif match := _DEVICE.search(line):
             test.ranks += 1
-            for names, name in ((test.hosts, found[1]), (test.devices, found[2].strip())):
+            for names, name in ((test.hosts, match[1]), (test.devices, match[2].strip())):
                 if printable(name) not in names:
                     names.append(printable(name))
-        elif found := _AVERAGE.search(line):
-            test.average_bus_gb_per_s = quantity(found[1])
-        elif found := _WRONG.search(line):
-            test.wrong = whole(found[1]) or 0
+        elif match := _AVERAGE.search(line):
+            test.average_bus_gb_per_s = quantity(match[1])
+        elif match := _WRONG.search(line):
+            test.wrong = whole_number(match[1]) or 0
         elif (row := nccl_tests.row(line)) and len(test.rows) < MOST_ROWS:
             test.rows.append(row)
-        elif found := _LIBRARY.search(line):
-            test.library = test.library or found[1]
+        elif match := _LIBRARY.search(line):
+            test.library = test.library or match[1]
     yield test

@@ -33,20 +33,20 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     half a line, and parsers take from it only what another character closes. So may one that is
     longer than LONGEST_LINE, and the rest of such a line is left out: it may begin in a number.
     """
-    rest, torn = b"", False
+    pending, torn = b"", False
     for block in blocks:
         cut = block.rfind(b"\n") + 1 or block.rfind(b"\r") + 1
         if not cut:
-            rest += b"" if torn else block
-            if len(rest) > LONGEST_LINE:
-                yield rest
-                rest, torn = b"", True
+            pending += b"" if torn else block
+            if len(pending) > LONGEST_LINE:
+                yield pending
+                pending, torn = b"", True
             continue
         begin = line_end(newlines(block), 0) + 1 if torn else 0
-        yield b"".join((rest, memoryview(block)[begin:cut])) if rest else block[begin:cut]
-        rest, torn = block[cut:], False
-    if rest:
-        yield rest
+        yield b"".join((pending, memoryview(block)[begin:cut])) if pending else block[begin:cut]
+        pending, torn = block[cut:], False
+    if pending:
+        yield pending
 
 
 def places(text: bytes, mark: bytes) -> Iterator[int]:

@@ -35,14 +35,14 @@ GIVES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Sign:
-    """What tells something of a log: one of `words` (small letters), or such a `line`."""
+    """What tells something of a log: one of `texts` (lower case), or such a `line`."""
 
-    words: tuple[bytes, ...]
+    texts: tuple[bytes, ...]
     line: re.Pattern[bytes] | None = None
 
     def stands_in(self, small: bytes) -> bool:
         """Return whether a part of a log, in small letters, has it."""
-        present = any(word in small for word in self.words)
+        present = any(word in small for word in self.texts)
         return present or bool(self.line and self.line.search(small))
 
 
@@ -67,11 +67,11 @@ class Kind(ABC):
     """One kind of step lines; an object reads whole lines of one log, block by block.
 
     `says` names the lines for people. `candidates` lists the systems that print them: the first
-    that fits is the log's. `named` does so for a log without any step. Of the regular expressions
+    that fits is the log's. `mentions` do so for a log without any step. Of the regular expressions
     `step` is the part of a line that shows that a step was logged, `error` begins a line by which
     the trainer itself says why it ends, `success` is on one after which nothing is a failure;
     `counter` has the number of an iteration as its one group, for Python's `re` on a node.
-    `own_rate` is False for lines that stand beside a trainer's own and whose samples/s need not be
+    `own_rate` is False for lines that accompany a trainer's own and whose samples/s need not be
     true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
@@ -84,7 +84,7 @@ class Kind(ABC):
     name: str
     says: str
     candidates: tuple[Candidate, ...]
-    named: tuple[Candidate, ...] = ()
+    mentions: tuple[Candidate, ...] = ()
     step: bytes = b""
     counter: bytes = b""
     error: bytes = b""

@@ -1,6 +1,6 @@
 """Every kind of step lines, found in the modules of `families`: adding a module adds its kinds.
 
-Kinds that most systems print are tried first, and those that stand beside a trainer's own last.
+Kinds that most systems print are tried first, and those that a trainer's own lines accompany last.
 """
 
 import importlib
@@ -12,19 +12,19 @@ from runner.logs import families as modules
 from runner.logs.kind import Kind, Readers
 
 
-def _found() -> Iterator[type[Kind]]:
-    """Yield the kinds, module by module, as they stand there."""
-    for module in sorted(pkgutil.iter_modules(modules.__path__), key=lambda one: one.name):
+def _every_kind() -> Iterator[type[Kind]]:
+    """Yield the kinds, module by module, in the order of definition."""
+    for module in sorted(pkgutil.iter_modules(modules.__path__), key=lambda info: info.name):
         loaded = importlib.import_module(f"{modules.__name__}.{module.name}")
         for item in vars(loaded).values():
-            own = isinstance(item, type) and item.__module__ == loaded.__name__
-            if own and issubclass(item, Kind) and "name" in vars(item):
+            defined_here = isinstance(item, type) and item.__module__ == loaded.__name__
+            if defined_here and issubclass(item, Kind) and "name" in vars(item):
                 yield item
 
 
 KINDS: Mapping[str, type[Kind]] = {
     kind.name: kind
-    for kind in sorted(_found(), key=lambda kind: (not kind.own_rate, -len(kind.systems())))
+    for kind in sorted(_every_kind(), key=lambda kind: (not kind.own_rate, -len(kind.systems())))
 }
 
 
@@ -48,9 +48,9 @@ def readers_of_family(family: str) -> Readers:
     return {name: kind for name, kind in KINDS.items() if kind.family() == family}
 
 
-def every(part: str) -> tuple[bytes, ...]:
-    """Return the regular expressions that kinds have as `part`: step, error or success."""
-    return tuple(pattern for kind in KINDS.values() if (pattern := getattr(kind, part)))
+def every(attribute: str) -> tuple[bytes, ...]:
+    """Return the regular expressions that kinds have as `attribute`: step, error or success."""
+    return tuple(pattern for kind in KINDS.values() if (pattern := getattr(kind, attribute)))
 
 
 def counts_from_zero(step: bytes) -> bool:

@@ -9,32 +9,32 @@ from copy import deepcopy
 
 from runner.logs.decoding import line_start, newlines
 from runner.logs.kind import Kind
-from runner.logs.known import Known
 from runner.logs.logged_step import LoggedStep
+from runner.logs.run_sizes import Known
 
 
 class LastRun:
     """One log, read by one parser, which forgets what it read where a run starts over.
 
-    `known` is what is known of the run besides. `begun` counts the runs that start over, `before`
-    how often the iteration had fallen until the last began.
+    `sizes` are those of the run that its lines do not say. `begun` counts the runs that
+    start over, `before` how often the iteration had fallen until the last began.
     """
 
-    def __init__(self, make: Callable[[], Kind], known: Known) -> None:
+    def __init__(self, make: Callable[[], Kind], sizes: Known) -> None:
         self.parser = make()
         self.begun = 1
         self.before = 0
-        self._known = known
+        self._sizes = sizes
         self._fallen = 0
-        self._first: int | None = None
-        self._last = 0
+        self._first_step: int | None = None
+        self._last_step = 0
 
     def feed(self, text: bytes) -> tuple[bool, list[LoggedStep]]:
         """Return whether a run starts over in whole lines of the log, and the last one's steps."""
         again, steps = self._feed(newlines(text))
-        known = self._known.or_by(self.parser.notes.facts)
+        sizes = self._sizes.or_by(self.parser.notes.facts)
         for step in steps:
-            known.complete(step)
+            sizes.complete(step)
         return again, steps
 
     def remarks(self, log: str) -> Iterator[str]:
@@ -51,7 +51,7 @@ class LastRun:
             return False, steps
         if state is None:
             return True, steps[row:]
-        cut = line_start(text, steps[row].place)
+        cut = line_start(text, steps[row].offset)
         self.parser = state
         self.parser.feed(text[:cut])  # what the trainer says before its first step
         self.parser.forget()
@@ -62,13 +62,13 @@ class LastRun:
         cut = None
         for row, step in enumerate(steps):
             now = step.iteration
-            if self._first is None:
-                self._first = now
-            elif now <= self._last:
+            if self._first_step is None:
+                self._first_step = now
+            elif now <= self._last_step:
                 self._fallen += 1
-                if now < self._first or now == self._first != self._last:
-                    self._first, cut = now, row
+                if now < self._first_step or now == self._first_step != self._last_step:
+                    self._first_step, cut = now, row
                     self.begun += 1
                     self.before = self._fallen
-            self._last = now
+            self._last_step = now
         return cut

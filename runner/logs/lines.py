@@ -30,11 +30,11 @@ class LineParser(Kind):
         self.windows = Windows()
 
     @abstractmethod
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """Read the step of one record: its head, and what follows on the line. None: it is none."""
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
+        """Read the step of one record: its head, and what follows on the line; None: no step."""
 
     def look(self, text: bytes, at: int) -> None:  # most families have no context
-        """Read the line of a mark of `context`, which stands there; each in the log's order."""
+        """Read the line of a mark of `context`, which begins at `at`, in the log's order."""
 
     def feed(self, text: bytes) -> list[LoggedStep]:
         """Read the steps in whole lines of a log."""
@@ -44,16 +44,16 @@ class LineParser(Kind):
         skips = [at for at, mark in reversed(marks) if mark in overflow.MARKS]
         context = sorted((at for mark in self.context for at in places(text, mark)), reverse=True)
         steps = []
-        for at, head, rest, closed in self._records(text):
+        for at, head, tail, closed in self._records(text):
             _see(text, at, skips, self.overflows.see)
             _see(text, at, context, self.look)
-            step = self.row(head, rest, closed)
+            step = self.row(head, tail, closed)
             if step is not None:
                 if not step.iterations:
                     step.iterations = self.windows.cover(step.iteration)
-                self.windows.last = step.iteration
+                self.windows.previous = step.iteration
                 step.drop_unmeasured()
-                step.overflows, step.place = self.overflows.untold(), at
+                step.overflows, step.offset = self.overflows.untold(), at
                 steps.append(step)
         _see(text, len(text), skips, self.overflows.see)
         _see(text, len(text), context, self.look)
@@ -67,9 +67,9 @@ class LineParser(Kind):
             line = text[begin:end]
             heads = list(self.head.finditer(line))
             for number, head in enumerate(heads, 1):
-                last = number == len(heads)
-                stop = len(line) if last else heads[number].start()
-                closed = not last or end < len(text)
+                is_last = number == len(heads)
+                stop = len(line) if is_last else heads[number].start()
+                closed = not is_last or end < len(text)
                 yield begin + head.start(), head, line[head.end() : stop], closed
             at = text.find(self.marker, end)
 
@@ -80,8 +80,8 @@ def _see(text: bytes, end: int, marks: list[int], read: Callable[[bytes, int], N
         read(text, marks.pop())
 
 
-def fields_of(rest: bytes, closed: bool) -> dict[bytes, bytes]:
+def fields_of(tail: bytes, closed: bool) -> dict[bytes, bytes]:
     """Return what stands as `name: value` between ` | `, without a last one that may be half."""
-    parts = rest.rstrip().split(b" | ")
+    parts = tail.rstrip().split(b" | ")
     whole_ones = parts if closed else parts[:-1]
-    return dict(part.split(b": ", 1) for part in whole_ones if b": " in part)
+    return dict(field.split(b": ", 1) for field in whole_ones if b": " in field)

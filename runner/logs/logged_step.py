@@ -31,7 +31,7 @@ class LoggedStep:
     energy_j: float | None = None  # of one device and iteration, by the trainer
     paused_ms: float = 0.0  # taken out of the line's time
     unmeasured: int = 0  # times and rates on the line that measure nothing
-    place: int = 0  # in the text, of the line
+    offset: int = 0  # in the text, of the line
 
     @property
     def covers(self) -> int:
@@ -75,16 +75,16 @@ class LoggedStep:
 class Windows:
     """How many iterations a line covers: the distance from the line before, in the same run."""
 
-    last: int = 0
+    previous: int = 0
     log_interval: int = 0  # by the trainer's own print of its arguments
 
     def begins(self, iteration: int) -> bool:
         """Return whether a run begins with the next line."""
-        return not 0 < self.last < iteration
+        return not 0 < self.previous < iteration
 
     def cover(self, iteration: int) -> int:
         """Return the distance; 0 where a run begins and nothing says how long its window is."""
-        before, self.last = self.last, iteration
+        before, self.previous = self.previous, iteration
         if 0 < before < iteration:
             return iteration - before
         return min(iteration, self.log_interval)

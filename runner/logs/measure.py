@@ -6,12 +6,12 @@ from typing import Any
 
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind, Readers
-from runner.logs.known import TRAIN_ITERS, UNKNOWN, Known
 from runner.logs.last_run import LastRun
 from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Extent, shares
 from runner.logs.notes import largest, memory_of
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
+from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
 from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all
 
 
@@ -41,18 +41,18 @@ class _Log:
 
 
 def measure(
-    readers: Readers, logs: Mapping[int, Iterable[bytes]], known: Known = UNKNOWN
+    readers: Readers, logs: Mapping[int, Iterable[bytes]], sizes: Known = UNKNOWN
 ) -> Measurement:
     """Read all nodes' logs (node rank to byte blocks) with these kinds of lines.
 
-    `known` turns tokens/s into samples/s. The first kind that any node logged counts, for all
+    `sizes` turns tokens/s into samples/s. The first kind that any node logged counts, for all
     nodes. How their logs become one sequence: nodes.py.
     """
     logs = dict(sorted(logs.items()))
     readings: dict[str, list[_Log]] = {kind: [] for kind in readers}
     for content in logs.values():
         for kind, make in readers.items():
-            readings[kind].append(_Log(LastRun(make, known)))
+            readings[kind].append(_Log(LastRun(make, sizes)))
         for text in whole_lines(content):
             for parts in readings.values():
                 parts[-1].feed(text)
@@ -75,7 +75,7 @@ def measure(
         intervals=tuple(steps),
         **memory,
         utilisation=None if busiest is None else Utilisation(busiest, "log"),
-        padded_vocab_size=whole(facts.get("padded_vocab_size")) or None,
+        padded_vocab_size=whole_number(facts.get("padded_vocab_size")) or None,
         facts=facts,
         perplexity=next((n.perplexity for n in reversed(every) if n.perplexity), None),
         unmeasured=sum(step.unmeasured for log in chosen for step in log.steps),
@@ -84,7 +84,7 @@ def measure(
         validation=tuple(sorted(validation.items())),
         compile_s=largest(notes.compile_s for notes in every),
         missing=missing_in_all(log.parser.missing for parts in readings.values() for log in parts),
-        train_iters=whole(facts.get(TRAIN_ITERS)) or None,
+        train_iters=whole_number(facts.get(TRAIN_ITERS)) or None,
         by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
     )
 

@@ -21,7 +21,7 @@ class Extent:
     """How far one log goes. `highest` is not the last iteration where a run went back."""
 
     lines: int = 0
-    first: int = 0
+    first_iteration: int = 0
     highest: int = 0
 
 
@@ -40,16 +40,18 @@ class Share:
 
 def shares(extents: Sequence[Extent]) -> Iterator[Share]:
     """Yield what each log adds, in the order of the run; logs without a line are left out."""
-    logged = [place for place, extent in enumerate(extents) if extent.lines]
+    logged = [index for index, extent in enumerate(extents) if extent.lines]
     reached, by = 0, None
-    for place in sorted(logged, key=lambda log: (extents[log].first, -extents[log].lines)):
-        extent = extents[place]
-        if by is None or extent.first > reached:
-            yield Share(place)
+    for index in sorted(
+        logged, key=lambda log: (extents[log].first_iteration, -extents[log].lines)
+    ):
+        extent = extents[index]
+        if by is None or extent.first_iteration > reached:
+            yield Share(index)
         else:
-            yield Share(place, reached, by)
+            yield Share(index, reached, by)
         if extent.highest > reached:
-            reached, by = extent.highest, place
+            reached, by = extent.highest, index
 
 
 def began_after(iteration: int, covers: int, next_covers: int) -> int:
@@ -70,19 +72,19 @@ class Warmup:
     """
 
     iterations: int | None
-    _last: int = -1  # iteration of the last line
-    _first: tuple[int, int] = (0, 0)  # the run's first line: its iteration, what it covers
+    _last_iteration: int = -1  # iteration of the last line
+    _first_line: tuple[int, int] = (0, 0)  # the run's first line: its iteration, what it covers
     _begin: int | None = None  # iterations before the run; None until its second line
 
     def over(self, iteration: int, covers: int) -> bool:
         """Return whether the next line comes after warm-up."""
-        begins = iteration < self._last or self._last < 0
-        self._last = iteration
+        begins = iteration < self._last_iteration or self._last_iteration < 0
+        self._last_iteration = iteration
         if begins:
-            self._first, self._begin = (iteration, covers), None
+            self._first_line, self._begin = (iteration, covers), None
             return self.iterations == 0
         if self.iterations is None:
             return True
         if self._begin is None:
-            self._begin = began_after(*self._first, covers)
+            self._begin = began_after(*self._first_line, covers)
         return iteration - covers - self._begin >= self.iterations

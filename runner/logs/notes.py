@@ -12,8 +12,8 @@ import re2
 
 from runner.logs import overflow, smi
 from runner.logs.decoding import places
-from runner.logs.known import DEVICES, EXIT_INTERVAL, TOKENS_PER_SAMPLE
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.run_sizes import DEVICES, EXIT_INTERVAL, TOKENS_PER_SAMPLE
 from runner.terms.memory import MEMORY
 
 # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
@@ -106,14 +106,14 @@ class Notes:
     @property
     def log_interval(self) -> int:
         """Iterations between two logged lines, by the trainer's print of its arguments, or 0."""
-        return whole(self.facts.get("log_interval")) or 0
+        return whole_number(self.facts.get("log_interval")) or 0
 
     @property
     def compile_s(self) -> float | None:
         """What compiling took in all, by the log's own words."""
         nested = max((self.compiled.get(name, 0.0) for name in _NESTED), default=0.0)
-        other = sum(took for name, took in self.compiled.items() if name not in _NESTED)
-        return nested + other if self.compiled else None
+        separate = sum(took for name, took in self.compiled.items() if name not in _NESTED)
+        return nested + separate if self.compiled else None
 
     def forget(self) -> None:
         """Forget what was measured of a run."""
@@ -138,7 +138,7 @@ class Notes:
             self.devices.see(mib, None)
 
     def scan(self, text: bytes) -> list[tuple[int, bytes]]:
-        """Look through whole lines of a log for all of it; return all marks that stand there."""
+        """Look through whole lines of a log for all of it; return all marks in them."""
         marks = [(match.start(), match.group()) for match in _MARKS.finditer(text)]
         self._awaited.clear()
         for at in places(text, _LOADED_MARK):
@@ -153,7 +153,7 @@ class Notes:
         if match := _PERPLEXITY.match(text, at):
             self.perplexity = number(match[2])
             if of := _VALIDATION.search(text, max(0, at - BEFORE), at):
-                self.validated(whole(of[1]), number(match[1]))
+                self.validated(whole_number(of[1]), number(match[1]))
 
     def validated(self, iteration: int | None, loss: float | None) -> None:
         """Note the loss of an evaluation on validation data after so many iterations."""
@@ -182,8 +182,8 @@ class Notes:
 
     def _compiled(self, match: re.Match[bytes] | None) -> None:
         took = quantity(match[2]) if match else None
-        known = match is not None and match[1] in self.compiled
-        if match and took is not None and (known or len(self.compiled) < MOST_COMPILED):
+        seen_before = match is not None and match[1] in self.compiled
+        if match and took is not None and (seen_before or len(self.compiled) < MOST_COMPILED):
             self.compiled[match[1]] = max(took, self.compiled.get(match[1], 0.0))
 
     def _padded(self, text: bytes, at: int) -> None:

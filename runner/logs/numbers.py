@@ -1,7 +1,7 @@
 """Numbers of a log, an event file, a file of samples: the one reader of all of them. Pure.
 
-A text is a number whole or not at all, and one of thousands of digits is none: what `int` and
-`float` would make of `1_000`, of other scripts' digits or of an endless line stands in no log.
+A text is a number whole or not at all, and thousands of digits are not a number: what `int` and
+`float` would make of `1_000`, of other scripts' digits or of an endless line is in no log.
 """
 
 import re
@@ -15,19 +15,19 @@ _CHARACTERS = b"0123456789.+-eE"
 _GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (LONGEST // 3, LONGEST))
 _HUMAN = {
     suffix: 1000.0**power
-    for power, some in enumerate((b"K", b"M", b"BG", b"T", b"P", b"E"), 1)
-    for suffix in some
+    for power, suffixes in enumerate((b"K", b"M", b"BG", b"T", b"P", b"E"), 1)
+    for suffix in suffixes
 }
 
 
-def whole(text: bytes | str | None) -> int | None:
+def whole_number(text: bytes | str | None) -> int | None:
     """Read a whole number of at most WHOLE_DIGITS digits, or None."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     return int(data) if data and len(data) <= WHOLE_DIGITS and data.isdigit() else None
 
 
 def number(text: bytes | str | None) -> float | None:
-    """Read a finite number up to LARGEST, of either sign, or None: nan and inf are none."""
+    """Read a finite number up to LARGEST, of either sign, or None, also for nan and inf."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     if not data or len(data) > LONGEST or data.strip(_CHARACTERS):
         return None
@@ -54,7 +54,7 @@ def quantity_of(value: float) -> float | None:
 
 
 def grouped(text: bytes | str | None) -> float | None:
-    """Read a number whose digits may stand in groups of three, `12,345.6`, or None."""
+    """Read a number whose digits may be in groups of three, `12,345.6`, or None."""
     data = _bytes(text)
     return number(data.replace(b",", b"") if _GROUPED.fullmatch(data) else data)
 

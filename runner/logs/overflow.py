@@ -11,7 +11,7 @@ import re
 from collections import Counter
 
 from runner.logs.decoding import line_start
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 
 _MARK = b"Skipping step. Attempted loss scale: "
 _LINE = re.compile(rb"(?i:overflow)[^\r\n]{0,40}$")
@@ -31,7 +31,7 @@ class Overflows:
         self._by_rank: Counter[bytes] = Counter()
         self._counted = 0  # by DeepSpeed's counter, over all runs in the log
         self._counter = 0  # as it stands
-        self._told = 0
+        self._reported = 0
         self._before = 0  # told until the last run began
 
     @property
@@ -41,10 +41,10 @@ class Overflows:
 
     def forget(self) -> None:
         """Forget what was told: a run starts over, and what is untold is of it."""
-        self._before = self._told
+        self._before = self._reported
 
     def see(self, text: bytes, at: int) -> None:
-        """Read the line of one of MARKS, which stands there."""
+        """Read the line of one of MARKS, which begins at `at`."""
         if text.startswith(COUNTER, at):
             self._count(text, at)
             return
@@ -56,19 +56,19 @@ class Overflows:
 
     def untold(self) -> int:
         """Return the steps skipped since this was asked last: with the step before."""
-        count, self._told = self.total - self._told, self.total
+        count, self._reported = self.total - self._reported, self.total
         return count
 
     def _count(self, text: bytes, at: int) -> None:
         if match := _COUNTED.match(text, at):
-            now = whole(match[1]) or 0
+            now = whole_number(match[1]) or 0
             self._counted += now - self._counter if now >= self._counter else now
             self._counter = now
             self.total = max(self.total, self._counted)
 
 
 def _last_rank(text: bytes, begin: int, end: int) -> bytes:
-    """Return the digits of the last rank that is named; empty where none is."""
+    """Return the digits of the last rank that is named; empty without one."""
     at = text.rfind(b"ank", begin + 1, end)
     while at >= 0:
         if match := _RANK.match(text, at - 1, end):

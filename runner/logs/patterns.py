@@ -18,10 +18,10 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.logs.decoding import newlines, uncoloured
 from runner.logs.kind import Candidate, Kind, Readers
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.logged_step import LoggedStep, Windows
-from runner.logs.near import NearLines
-from runner.logs.numbers import finite, human, quantity_of, whole
+from runner.logs.nearest_lines import NearLines
+from runner.logs.numbers import finite, human, quantity_of, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 from runner.terms.memory import MEMORY
 
 STEP = "step"
@@ -117,11 +117,11 @@ def compiled(text: str, where: str = "") -> re2._Regexp:
     try:
         return re2.compile(b"(?m)" + text.encode(), options)  # ^ and $ are a line's
     except re2.error as error:
-        words = error.args[0] if error.args else error
-        said = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
-        said = said.replace("(?m)", "", 1)
+        reason = error.args[0] if error.args else error
+        message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        message = message.replace("(?m)", "", 1)
         raise UserError(
-            f"{where} cannot run: {said}; patterns are RE2's, without lookaround (?=...) and"
+            f"{where} cannot run: {message}; patterns are RE2's, without lookaround (?=...) and"
             " backreferences \\1"
         ) from None
 
@@ -135,17 +135,17 @@ def readers_of_patterns(patterns: Mapping[str, LinePattern]) -> Readers:
 class _Seen:
     """Of one pattern: how often a line matched, and the lines that came nearest before."""
 
-    near: NearLines
+    nearest: NearLines
     matched: bool = False
-    found: bytes = b""  # what a match had that is no number
+    unreadable: bytes = b""  # what a match had that is no number
 
     def why(self, key: str) -> str:
         """Say why there is nothing: no line, or no number on it."""
-        if self.found:
-            matched = printable(self.found[:40].decode("utf-8", "replace"))
+        if self.unreadable:
+            matched = printable(self.unreadable[:40].decode("utf-8", "replace"))
             return f"`{key}` found {matched!r}, which is not a number; put only the number in (...)"
         of = " that `step` matched" if key != STEP else ""
-        return f"`{key}` matched no line{of}{self.near.words()}"
+        return f"`{key}` matched no line{of}{self.nearest.sentence()}"
 
 
 class PatternLines(Kind):
@@ -159,18 +159,20 @@ class PatternLines(Kind):
     def __init__(self, patterns: Mapping[str, LinePattern]) -> None:
         super().__init__()
         self.windows = Windows()
-        self._patterns = {key: (compiled(each.text), each.scale) for key, each in patterns.items()}
+        self._patterns = {
+            key: (compiled(pattern.text), pattern.scale) for key, pattern in patterns.items()
+        }
         self._from_zero: bool | None = None
         self._fed = False  # a run that never started says nothing of its lines
-        self._seen = {key: _Seen(NearLines(each.text)) for key, each in patterns.items()}
+        self._progress = {key: _Seen(NearLines(pattern.text)) for key, pattern in patterns.items()}
 
     @property
     def missing(self) -> dict[str, str]:
         """Say of each pattern that matched no line so, with the nearest lines."""
         return {
-            key: seen.why(key)
-            for key, seen in self._seen.items()
-            if not seen.matched and (self._fed if key == STEP else self._seen[STEP].matched)
+            key: progress.why(key)
+            for key, progress in self._progress.items()
+            if not progress.matched and (self._fed if key == STEP else self._progress[STEP].matched)
         }
 
     def feed(self, text: bytes) -> list[LoggedStep]:
@@ -191,19 +193,19 @@ class PatternLines(Kind):
                 step.iterations = self.windows.cover(step.iteration)
                 step.drop_unmeasured()
                 steps.append(step)
-        if not steps and not self._seen[STEP].matched:
-            self._seen[STEP].near.look(clean)
+        if not steps and not self._progress[STEP].matched:
+            self._progress[STEP].nearest.look(clean)
         return steps
 
     def _row(self, step: Any, line: bytes) -> LoggedStep | None:
-        iteration = whole(_plain(step.group(1)))
+        iteration = whole_number(_plain(step.group(1)))
         if iteration is None:
-            self._seen[STEP].found = step.group(1) or b" "
+            self._progress[STEP].unreadable = step.group(1) or b" "
             return None
         if self._from_zero is None:
             self._from_zero = iteration == 0
-        self._seen[STEP].matched = True
-        if self._patterns[STEP][0].groups > 1 and (total := whole(_plain(step.group(2)))):
+        self._progress[STEP].matched = True
+        if self._patterns[STEP][0].groups > 1 and (total := whole_number(_plain(step.group(2)))):
             self.notes.facts[TRAIN_ITERS] = str(total)
         figure = {key: self._figure(key, line) for key in self._patterns if key != STEP}
         loss = figure.get("loss")
@@ -229,23 +231,23 @@ class PatternLines(Kind):
         A loss may be NaN or infinite; nothing else may, nor be below 0 but a loss and a norm.
         """
         pattern, scale = self._patterns[key]
-        match, seen = pattern.search(line), self._seen[key]
+        match, progress = pattern.search(line), self._progress[key]
         if match is None:
             if key == LOSS and _lost(pattern, line):
-                seen.matched = True
+                progress.matched = True
                 return math.nan
-            if not seen.matched:
-                seen.near.look(line)
+            if not progress.matched:
+                progress.nearest.look(line)
             return None
         text = (match.group(1) or b"").strip()
         if key == LOSS and _LOST.fullmatch(text):
-            seen.matched = True
+            progress.matched = True
             return math.nan
         value = human(_plain(text))
         figure = value if key in SIGNED or value is None else quantity_of(value * scale)
         if figure is None:
-            seen.found = text or b" "
-        seen.matched = seen.matched or figure is not None
+            progress.unreadable = text or b" "
+        progress.matched = progress.matched or figure is not None
         return figure
 
 

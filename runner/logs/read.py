@@ -9,13 +9,13 @@ from node.files import open_plain
 from runner.base.text import blocks
 from runner.logs import recognise
 from runner.logs.decoding import whole_lines
-from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind, Readers
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
-from runner.logs.known import UNKNOWN, Known
 from runner.logs.last_run import LastRun
 from runner.logs.nodes import Warmup, shares
 from runner.logs.notes import Notes, memory_of
+from runner.logs.parse_notes import Tokens, explained
+from runner.logs.run_sizes import UNKNOWN, Known
 from runner.logs.running_sums import RunningSums
 from runner.logs.totals import LogTotals
 from runner.terms.record import missing_in_all
@@ -59,7 +59,7 @@ def read(
     *,
     family: str | None = None,
     global_batch_size: int | None = None,
-    known: Known = UNKNOWN,
+    sizes: Known = UNKNOWN,
     warmup_iters: int | None = None,
     readers: Readers | None = None,
 ) -> Reading:
@@ -81,14 +81,14 @@ def read(
     kind = None
     for kind in kinds:
         empty = LogTotals(Warmup(warmup_iters), global_batch_size, known_kinds[kind]().own_rate)
-        logs = [_one(path, known_kinds[kind], empty, known) for path in paths]
+        logs = [_read_log(path, known_kinds[kind], empty, sizes) for path in paths]
         if any(log.summary.logged_lines for log in logs):
             break
     else:
         kind = None
     signs = set().union(*(recognise.signs(sample) for sample in samples))
     signs |= set().union(*(recognise.signs(log.notes.first_step) for log in logs))
-    seen, why = recognise.system_of(kind, signs)
+    detected, why = recognise.system_of(kind, signs)
     if readers is not None:
         why = f"read by {logs[0].run.parser.says}"
     elif system is not None:
@@ -97,21 +97,21 @@ def read(
         why = f"{logs[0].run.parser.says} {why}".strip()
     summary = logs[0].summary
     if len(logs) > 1:
-        summary = _joined(logs, known_kinds[kind or kinds[-1]], empty, known)
-    reading = Reading(system or seen, why, kind, summary, notes=[*_repeated(logs)])
+        summary = _joined(logs, known_kinds[kind or kinds[-1]], empty, sizes)
+    reading = Reading(system or detected, why, kind, summary, notes=[*_repeated(logs)])
     _together(reading, logs)
     missing = missing_in_all(log.run.parser.missing for log in logs)
     reading.notes += missing.values() if readers is not None else ()
     if reading.summary.doubtful:
         reading.summary.samples_per_s = RunningSums(rate=True)
     if kind is not None:
-        reading.tokens = Tokens.of(reading.summary, known.or_by(reading.facts))
+        reading.tokens = Tokens.of(reading.summary, sizes.or_by(reading.facts))
         validated = bool(reading.validation)
         reading.notes += explained(
             type(logs[0].run.parser),
             summary,
             reading.tokens,
-            known,
+            sizes,
             reading.facts,
             validated=validated,
         )
@@ -129,19 +129,19 @@ def _sample(path: Path) -> bytes:
 def _order(kinds: Readers, samples: Sequence[bytes]) -> list[str]:
     """Order the kinds, with the first that a sample has steps of in front: it will do in one pass.
 
-    DeepSpeed's own lines stay behind: Megatron's may stand between the samples.
+    DeepSpeed's own lines stay behind: Megatron's may be between the samples.
     """
     for kind in (kind for kind in kinds if kinds[kind]().own_rate):
         for sample in samples:
             parser = kinds[kind]()
             if any(parser.feed(text) for text in whole_lines([sample])):
-                return [kind, *(other for other in kinds if other != kind)]
+                return [kind, *(candidate for candidate in kinds if candidate != kind)]
     return list(kinds)
 
 
-def _one(path: Path, kind: Callable[[], Kind], before: LogTotals, known: Known) -> _Log:
-    """Read a log, whose lines stand behind those of `before`."""
-    run = LastRun(kind, known)
+def _read_log(path: Path, kind: Callable[[], Kind], before: LogTotals, sizes: Known) -> _Log:
+    """Read a log, whose lines follow those of `before`."""
+    run = LastRun(kind, sizes)
     summary = deepcopy(before)
     for text in whole_lines(blocks(path, BLOCK)):
         again, steps = run.feed(text)
@@ -153,7 +153,7 @@ def _one(path: Path, kind: Callable[[], Kind], before: LogTotals, known: Known) 
 
 
 def _joined(
-    logs: Sequence[_Log], kind: Callable[[], Kind], empty: LogTotals, known: Known
+    logs: Sequence[_Log], kind: Callable[[], Kind], empty: LogTotals, sizes: Known
 ) -> LogTotals:
     """Read several logs once more, one behind the other, by the rule of nodes.py."""
     summary = empty
@@ -164,7 +164,7 @@ def _joined(
         summary.beyond, summary.warmup = share.beyond, empty.warmup
         if share.before is not None:  # it goes on where that log ended: no run begins there
             summary.warmup = logs[share.before].summary.warmup
-        summary = _one(log.path, kind, summary, known).summary
+        summary = _read_log(log.path, kind, summary, sizes).summary
     summary.gap = max((log.summary.gap for log in logs), default=0)  # none between logs
     return summary
 
@@ -192,5 +192,7 @@ def _together(reading: Reading, logs: Sequence[_Log]) -> None:
     for log in logs:
         reading.facts |= log.notes.facts
         reading.validation |= log.notes.validation
-        reading.notes += [one for one in log.run.remarks(str(log.path)) if one not in reading.notes]
+        reading.notes += [
+            remark for remark in log.run.remarks(str(log.path)) if remark not in reading.notes
+        ]
     reading.memory = memory_of([log.notes for log in logs])

@@ -7,7 +7,7 @@ from runner.logs.kinds import KINDS
 _NAMED = tuple(
     candidate
     for kind in sorted(KINDS.values(), key=lambda kind: len(kind.systems()))
-    for candidate in kind.named
+    for candidate in kind.mentions
 )
 _SIGNS = {
     sign

@@ -28,13 +28,13 @@ MOST_VALUES = 200_000
 class Distribution:
     """Numbers and how often each was seen."""
 
-    seen: int = 0
+    count: int = 0
     _counts: Counter[float] = field(default_factory=Counter)
 
     def add(self, values: Floats) -> None:
         """Count the numbers that are there (NaN: not there)."""
         self._counts.update(values[~np.isnan(values)].tolist())
-        self.seen = self._counts.total()
+        self.count = self._counts.total()
         if len(self._counts) > MOST_VALUES:
             exact, self._counts = self._counts, Counter()
             for value, count in exact.items():
@@ -47,10 +47,10 @@ class Distribution:
 
     def median(self) -> float | None:
         """Return the middle number, or the mean of the two in the middle; None of nothing."""
-        if not self.seen:
+        if not self.count:
             return None
         values, counts = self.settled()
-        middle = [(self.seen - 1) // 2, self.seen // 2]
+        middle = [(self.count - 1) // 2, self.count // 2]
         low, high = values[np.searchsorted(counts.cumsum(), middle, "right")].tolist()
         return float(low if low == high else (low + high) / 2)
 
@@ -98,9 +98,9 @@ class RunningSums:
     newest: Floats = field(default_factory=lambda: np.empty(0), compare=False)
 
     @property
-    def seen(self) -> int:
+    def count(self) -> int:
         """How many lines have it."""
-        return self.values.seen
+        return self.values.count
 
     def add(self, values: Floats, work: Floats) -> None:
         """Add lines (NaN: it is not there), each the mean over its work."""

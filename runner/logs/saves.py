@@ -34,18 +34,18 @@ class Saves:
         self._stopped = False  # whether the clock of the iterations stands meanwhile
 
     def see(self, text: bytes, at: int) -> None:
-        """Read the line of one of MARKS, which stands there."""
+        """Read the line of one of MARKS, which begins at `at`."""
         if text.startswith(_EVALUATES, at):
             self._stopped = True
         elif match := _SAVED.match(text, at):
             self.untold_ms += quantity(match[1] or match[2]) or 0.0
 
-    def told_ms(self, before: bytes, rest: bytes) -> float:
-        """Return the time of the checkpoints that a step's line holds: what stands on it before
+    def told_ms(self, before: bytes, tail: bytes) -> float:
+        """Return the time of the checkpoints that a step's line holds: what is on it before
         the iterations in all, and behind.
         """
         took, self.untold_ms = self.untold_ms, 0.0
-        return 0.0 if self._stopped or _STAMPED.search(before) or b"/GPU" in rest else took
+        return 0.0 if self._stopped or _STAMPED.search(before) or b"/GPU" in tail else took
 
 
 def take_out(step: LoggedStep, paused_ms: float) -> None:

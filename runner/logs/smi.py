@@ -1,4 +1,4 @@
-"""Devices by their tools: nvidia-smi's CSV and npu-smi's table, wherever they stand in a log.
+"""Devices by their tools: nvidia-smi's CSV and npu-smi's table, wherever they are in a log.
 
 Every process of a node may print its own CSV (LiBai's patch in document 000: 8 headers and 64 rows
 a node, torn into each other), so a row counts only when it is whole under a header that was seen:
@@ -62,8 +62,8 @@ class Devices:
         self._lines.add(line)
         self._npu = self._npu or _NPU_MARK in line
         for columns in _headers(line) if _HEADER_MARK in line else ():
-            wanted = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS
-            if wanted and columns not in self._headers:
+            new_header = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS
+            if new_header and columns not in self._headers:
                 self._headers.append(columns)
 
     def _rows(self, text: bytes) -> None:
@@ -114,12 +114,15 @@ def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
 def _headers(line: bytes) -> Iterator[list[bytes]]:
     """Yield the headers on a line, up to the last column of each that has a unit that is read."""
     matches = list(_COLUMN.finditer(line))
-    joined = [bool(one[3]) and one.end() == other.start() for one, other in pairwise(matches)]
+    joined = [
+        bool(current[3]) and current.end() == following.start()
+        for current, following in pairwise(matches)
+    ]
     columns: list[bytes] = []
-    whole = 0
+    complete = 0
     for match, goes_on in zip(matches, [*joined, False], strict=True):
         columns.append(match[1] + (b" [%b]" % match[2] if match[2] else b""))
-        whole = len(columns) if match[2] in _VALUE else whole
+        complete = len(columns) if match[2] in _VALUE else complete
         if not goes_on:
-            yield columns[:whole]
-            columns, whole = [], 0
+            yield columns[:complete]
+            columns, complete = [], 0

@@ -46,7 +46,7 @@ class LogTotals:
     samples_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
     tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
     device_tokens_per_s: RunningSums = field(default_factory=lambda: RunningSums(rate=True))
-    _first: LoggedStep | None = field(default=None, compare=False, repr=False)
+    _first_line: LoggedStep | None = field(default=None, compare=False, repr=False)
 
     def add(self, steps: Sequence[LoggedStep]) -> None:
         """Add one block's steps."""
@@ -66,7 +66,7 @@ class LogTotals:
         if before is None:
             self.first_iteration = before = iteration
             self.runs += 1
-            self._first = step if self.warmup.iterations is None else None
+            self._first_line = step if self.warmup.iterations is None else None
         elif iteration <= before:
             self.runs += 1
         if iteration - before > self.gap:
@@ -89,9 +89,11 @@ class LogTotals:
     def count_first(self) -> None:
         """Count the first line where no other has figures, and nobody says what is warm-up."""
         rates = (self.samples_per_s, self.tokens_per_s, self.device_tokens_per_s)
-        if self._first is not None and not any(seen.seen for seen in (self.step_time_ms, *rates)):
+        if self._first_line is not None and not any(
+            sums.count for sums in (self.step_time_ms, *rates)
+        ):
             self.first_counted = True
-            self._times([self._first], [self._first])
+            self._times([self._first_line], [self._first_line])
 
     def _times(self, steps: Sequence[LoggedStep], late: Sequence[LoggedStep]) -> None:
         """Add the times and rates of those of a block's steps that come after warm-up."""
@@ -101,13 +103,13 @@ class LogTotals:
         times = [self._time(step, rate) for step, rate in zip(late, rates, strict=True)]
         iterations = np.array([max(step.covers, 1) for step in late], np.float64)
         samples = iterations * [max(self._size(step), 1) for step in late]
-        for column, work, seen in (
+        for column, work, sums in (
             (times, iterations, self.step_time_ms),
             (rates, samples, self.samples_per_s),
             ([step.tokens_per_s for step in late], samples, self.tokens_per_s),
             ([step.device_tokens_per_s for step in late], samples, self.device_tokens_per_s),
         ):
-            seen.add(np.array(column, np.float64), work)
+            sums.add(np.array(column, np.float64), work)
 
     def _size(self, step: LoggedStep) -> int:
         return step.global_batch or self.global_batch_size or 0
@@ -116,9 +118,9 @@ class LogTotals:
         """Return samples a second: the log's, else from the batch size on the line or the
         user's.
         """
-        own = step.samples_per_s if self.own_rate or not self.global_batch_size else None
-        if own is not None:
-            return own
+        printed = step.samples_per_s if self.own_rate or not self.global_batch_size else None
+        if printed is not None:
+            return printed
         derived = _quotient(self._size(step) * 1000, step.step_time_ms)
         self.derived = self.derived or derived is not None
         return derived
@@ -135,15 +137,17 @@ class LogTotals:
         """Keep a printed rate that is far from what its line says otherwise, if most are."""
         if self.doubtful is not None or (self.global_batch_size and not self.own_rate):
             return
-        known = [
+        rates = [
             (step.samples_per_s, derived)
             for step in steps
             if step.samples_per_s
             and (derived := _quotient(step.global_batch * 1000, step.step_time_ms))
         ]
-        if known and not 0.5 <= median(own / derived for own, derived in known) <= 2:
+        if rates and not 0.5 <= median(printed / derived for printed, derived in rates) <= 2:
             self.doubtful = next(
-                (own, derived) for own, derived in known if not 0.5 <= own / derived <= 2
+                (printed, derived)
+                for printed, derived in rates
+                if not 0.5 <= printed / derived <= 2
             )
 
     @property

@@ -1,1 +1,1 @@
-"""A matrix file to cells. Pure, but for reading the file."""
+"""A matrix file to cells. Pure, except reading the file."""

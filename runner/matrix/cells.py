@@ -49,23 +49,23 @@ def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
 
     Raises UserError before they fill the memory: a few lines can multiply a long text.
     """
-    kept: list[Cell] = []
+    gathered: list[Cell] = []
     letters = 0
     for cell in cells:
-        kept.append(cell)
+        gathered.append(cell)
         letters += _letters(cell)
-        if len(kept) > MOST_CELLS or letters > MOST_LETTERS:
+        if len(gathered) > MOST_CELLS or letters > MOST_LETTERS:
             raise UserError(
                 f"{where}: there are more than {MOST_CELLS} cells, or their names and values"
                 f" have more than {MOST_LETTERS} letters; make several matrices"
             )
-    return tuple(kept)
+    return tuple(gathered)
 
 
 def _letters(cell: Cell) -> int:
     texts = [text for value in cell.parameters.values() for text in _texts(value)]
     texts += [cell.name, cell.dataset, *cell.env, *cell.env.values()]
-    texts += [text for asked in cell.placement.values() for text in _texts(asked)]
+    texts += [text for requested in cell.placement.values() for text in _texts(requested)]
     return sum(map(len, texts)) + len(cell.device_ids or ())
 
 
@@ -74,8 +74,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from _texts(each)
+        for element in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts(element)
 
 
 def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> Iterator[Cell]:
@@ -185,9 +185,9 @@ def _cell(
         )
     system = load_system(CELL_KEYS["system"].read(values["system"], where))
     keys = [*CELL_KEYS, *(item.name for item in system.parameters)]
-    own = {key: value for key, value in values.items() if key not in keys}
+    system_keys = {key: value for key, value in values.items() if key not in keys}
     faults = Faults()
-    for key in own:
+    for key in system_keys:
         if not system.own_keys or not isinstance(key, str):
             with faults.gathered():
                 raise UserError(
@@ -212,7 +212,7 @@ def _cell(
         devices_per_node=devices_per_node,
         device_ids=device_ids,
         env=env,
-        parameters=system.resolve(parameters | own),
+        parameters=system.resolve(parameters | system_keys),
         axes=dict(point),
         placement=_placement(values, where),
         profile=read_profile(values.get("profile"), system, where),
@@ -273,7 +273,7 @@ def _dataset(value: Any, system: System, where: str) -> str:
 
 
 def public_env(value: Any, where: str) -> dict[str, str]:
-    """Read a cell's variables, which stand in names, tables and campaign.json. Refuses secrets."""
+    """Read a cell's variables, which appear in names, tables and campaign.json. Refuses secrets."""
     variables = read_env(value, where)
     for name in variables:
         if is_secret(name):

@@ -71,7 +71,7 @@ def _line(node: Any) -> str:
 
 
 _Dialect.yaml_implicit_resolvers = {}
-for _kind, _words, _first in (
+for _kind, _spellings, _first_letters in (
     ("null", r"~|null|", ["~", "n", ""]),
     ("bool", r"true|false", ["t", "f"]),
     ("int", r"0|-?[1-9][0-9]*", list("-0123456789")),
@@ -82,7 +82,7 @@ for _kind, _words, _first in (
     ),
     ("merge", r"<<", ["<"]),
 ):
-    _Dialect.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_words})$"), _first)
+    _Dialect.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_spellings})$"), _first_letters)
 _Dialect.yaml_constructors = {
     **{
         _TAG + kind: SafeConstructor.yaml_constructors[_TAG + kind]
@@ -103,9 +103,9 @@ class _FastLoader(_Dialect, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # t
     """libyaml's parser where this Python has it, which is ten times as fast, and less lenient."""
 
 
-def read_file(path: Path, what: str) -> str:
+def read_file(path: Path, description: str) -> str:
     """Return the text of a matrix file, or one beside it. Raises UserError."""
-    return read_text(path, MOST_BYTES, what)
+    return read_text(path, MOST_BYTES, description)
 
 
 def read_yaml(text: str, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""A matrix file: its keys checked, its axes multiplied. Pure, but for `load_matrix`.
+"""A matrix file: its keys checked, its axes multiplied. Pure, except `load_matrix`.
 
     name: quickstart                  # of the campaign; default: the file's name
     defaults: {system: torch_gpt, model: gpt2-tiny, global_batch_size: 16}
@@ -181,7 +181,7 @@ def _seeds(content: Mapping[str, Any], cells: Sequence[Cell], where: str) -> tup
                 " seeds; write repeats instead, or leave its cells out"
             )
     parts = (content.get("defaults"), content.get("axes"), *(content.get("include") or ()))
-    if any(SEED in (part or {}) for part in parts):
+    if any(SEED in (section or {}) for section in parts):
         raise UserError(f"{where}: seeds sets the seed of each run; drop `{SEED}` of the cells")
     return tuple(seeds)
 

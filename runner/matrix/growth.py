@@ -30,38 +30,40 @@ def grown(was: Settings, matrix: Matrix, ran: Mapping[str, int]) -> Growth:
 
     Raises UserError where a campaign cannot hold all of that.
     """
-    kept = _kept((*was.cells, *was.hidden), matrix.cells)
-    ids = {cell.id for cell in kept.values()}
+    recorded_cells = _recorded((*was.cells, *was.hidden), matrix.cells)
+    ids = {cell.id for cell in recorded_cells.values()}
     hidden = [c for c in (*was.cells, *was.hidden) if c.id not in ids and c.id in ran]
     if len(matrix.cells) + len(hidden) > MOST_CELLS:
         raise _full(was, matrix, f"{MOST_CELLS} cells")
     repeats, seeds, left_out = _repeats(was, matrix, max(ran.values(), default=0))
-    asked, cells = [], []
+    asked_cells, cells = [], []
     for cell in matrix.cells:
-        there = kept.get(cell.digest)
-        asked.append(
+        there = recorded_cells.get(cell.digest)
+        asked_cells.append(
             replace(there, name=cell.name, axes=cell.axes, parameters=_read_as(there, cell))
             if there is not None
             else AskedCell(**vars(cell))
         )
-        cells.append(replace(cell, id=asked[-1].id))
+        cells.append(replace(cell, id=asked_cells[-1].id))
     settings = replace(
         was,
         **changeable(matrix),
         repeats=repeats,
         seeds=seeds,
         left_out=left_out,
-        cells=tuple(asked),
+        cells=tuple(asked_cells),
         hidden=tuple(hidden),
     )
-    held = replace(matrix, cells=tuple(cells), repeats=repeats, seeds=seeds, left_out=left_out)
-    return Growth(settings, held)
+    grown_matrix = replace(
+        matrix, cells=tuple(cells), repeats=repeats, seeds=seeds, left_out=left_out
+    )
+    return Growth(settings, grown_matrix)
 
 
 def _read_as(there: Cell, cell: Cell) -> dict[str, Any]:
     """Return a recorded cell's parameters, with how the matrix reads its log by now."""
-    kept = {key: value for key, value in there.parameters.items() if key not in OF_READING}
-    return kept | {key: cell.parameters[key] for key in OF_READING if key in cell.parameters}
+    parameters = {key: value for key, value in there.parameters.items() if key not in OF_READING}
+    return parameters | {key: cell.parameters[key] for key in OF_READING if key in cell.parameters}
 
 
 def changeable(matrix: Matrix) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def changeable(matrix: Matrix) -> dict[str, Any]:
     }
 
 
-def _kept(there: Sequence[AskedCell], cells: Sequence[Cell]) -> dict[str, AskedCell]:
+def _recorded(there: Sequence[AskedCell], cells: Sequence[Cell]) -> dict[str, AskedCell]:
     """Map the digest of each cell that a campaign has to the campaign's own, as recorded.
 
     One of an older version is the same where it is so as this version reads it.
@@ -106,15 +108,15 @@ def _read(cell: AskedCell) -> AskedCell:
 
 
 def _repeats(
-    was: Settings, matrix: Matrix, last: int
+    was: Settings, matrix: Matrix, last_repeat: int
 ) -> tuple[int, tuple[int | None, ...], tuple[int, ...]]:
     """Find each repeat of the matrix among those that there were, by its seed, or add it.
 
     Returns how many there are by now, their seeds if any has one, and those that are not asked for.
     """
-    there: list[int | None] = list((was.seeds or (None,) * was.repeats)[:last])
+    there: list[int | None] = list((was.seeds or (None,) * was.repeats)[:last_repeat])
     free = list(range(len(there)))
-    asked = []
+    numbers = []
     for seed in matrix.seeds or (None,) * matrix.repeats:
         number_taken = next((number for number in free if there[number] == seed), None)
         if number_taken is None:
@@ -122,7 +124,7 @@ def _repeats(
             there.append(seed)
         else:
             free.remove(number_taken)
-        asked.append(number_taken)
+        numbers.append(number_taken)
     if len(there) > MOST_REPEATS:
         raise _full(was, matrix, f"{MOST_REPEATS} repeats of a cell")
     seeds = () if all(seed is None for seed in there) else tuple(there)

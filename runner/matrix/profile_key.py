@@ -29,15 +29,15 @@ def read_profile(value: Any, system: System, where: str) -> Profile | None:
         raise UserError(f"{where}: profile: {system.name} can be profiled {has}; leave it out")
     for key, possible in (("steps", can.steps), ("ranks", can.ranks)):
         if options.get(key) is not None and not possible:
-            whole = {"steps": "as a whole", "ranks": "on all ranks"}[key]
-            raise UserError(f"{where}: profile: {system.name} is traced {whole}; leave {key} out")
+            extent = {"steps": "as a whole", "ranks": "on all ranks"}[key]
+            raise UserError(f"{where}: profile: {system.name} is traced {extent}; leave {key} out")
     if options.get("program") is not None and tool != NSYS:
         raise UserError(f"{where}: profile: program is the path of nsys; leave it out")
-    first, last = _steps(options.get("steps"), where) if can.steps else (0, 0)
+    first_step, last_step = _steps(options.get("steps"), where) if can.steps else (0, 0)
     return Profile(
         tool=tool,
-        first=first,
-        last=last,
+        first=first_step,
+        last=last_step,
         ranks=_ranks(options.get("ranks"), where) if can.ranks else (),
         program=_program(options.get("program"), where) if tool == NSYS else "",
     )
@@ -48,10 +48,10 @@ def _steps(value: Any, where: str) -> tuple[int, int]:
     if value is None:
         return DEFAULT_STEPS
     match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", str(value))
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if isinstance(value, bool) or not 1 <= first <= last:
+    first_step, last_step = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if isinstance(value, bool) or not 1 <= first_step <= last_step:
         raise UserError(f"{where}: profile: steps is {value!r}; write iterations as 10-12")
-    return first, last
+    return first_step, last_step
 
 
 def _ranks(value: Any, where: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@
         labels: {date: 20201208}      # texts that all its rows share, by a shape's own columns
         baseline: {optimization: off} # the rows that the document's differences are against
         rows:
-          - cell: {nodes: 1, optimization: on}   # the cells that it stands beside; every key counts
+          - cell: {nodes: 1, optimization: on}   # the cells to compare with; every key counts
             ours: false               # no cell of the matrix has these values, and none need have
             labels: {test_num: test-10-2}
             samples_per_s: 89         # figures by our columns' names, in their units
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.suggest import alike, meant, nearest
+from runner.base.suggest import alike, comparable, nearest
 from runner.terms.memory import MEMORY
 
 # Figures that a document may give, as the machine columns name them; `steps` are the iterations
@@ -82,8 +82,8 @@ class PublishedRow:
 
 
 def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | None:
-    """Find the row that the document compares this one with: the same cell but for the baseline's
-    keys.
+    """Find the row that the document compares this one with: the same cell except for the
+    baseline's keys.
 
     None where there is not exactly one, or where it is the row itself.
     """
@@ -91,13 +91,13 @@ def base_of(row: PublishedRow, rows: Sequence[PublishedRow]) -> PublishedRow | N
         return None
     facts = {**row.cell, **row.baseline}
     bases = [
-        other
-        for other in rows
-        if other.is_baseline
-        and other.source == row.source
-        and other.cell is not None
-        and set(other.cell) == set(facts)
-        and all(alike(other.cell[key], value) for key, value in facts.items())
+        candidate
+        for candidate in rows
+        if candidate.is_baseline
+        and candidate.source == row.source
+        and candidate.cell is not None
+        and set(candidate.cell) == set(facts)
+        and all(alike(candidate.cell[key], value) for key, value in facts.items())
     ]
     return bases[0] if len(bases) == 1 else None
 
@@ -139,7 +139,7 @@ class _Cells:
         for number, facts in enumerate(cells):
             for key, value in facts.items():
                 having = self._having.setdefault(key, {})
-                same = meant(value)
+                same = comparable(value)
                 having[same] = having.get(same, 0) | 1 << number
                 self._written.setdefault(key, {})[str(value)] = None
 
@@ -150,14 +150,14 @@ class _Cells:
             if key not in self._having:
                 hint = nearest(key, self._having)
                 raise UserError(f"{where}: cell: no cell has the key {key!r}{hint}")
-            if meant(value) not in self._having[key]:
+            if comparable(value) not in self._having[key]:
                 names = list(self._written[key])
                 raise UserError(
                     f"{where}: cell: no cell has {key}: {value}{nearest(str(value), names)}; values"
                     f" are {', '.join(names)} (`ours: false` for a row that no cell here stands"
                     " for)"
                 )
-            common &= self._having[key][meant(value)]
+            common &= self._having[key][comparable(value)]
         if not common:
             raise UserError(
                 f"{where}: cell: no cell has all of"
@@ -224,19 +224,19 @@ def _row(row: Any, where: str, cells: _Cells | None) -> None:
         if name not in figures:
             raise UserError(f"{where}: printed: the row has no figure {name!r}")
         _keys(parts, _PARTS, f"{where}: printed: {name}")
-        for part, number in parts.items():
-            _number(number, f"{where}: printed: {name}: {part}", positive=False)
+        for name_of_number, number in parts.items():
+            _number(number, f"{where}: printed: {name}: {name_of_number}", positive=False)
     if cell and cells is not None and row.get("ours", True):
         cells.check(cell, where)
 
 
-def _keys(value: Any, known: Sequence[str], where: str) -> None:
+def _keys(value: Any, allowed: Sequence[str], where: str) -> None:
     if not isinstance(value, dict):
-        raise UserError(f"{where} must be a mapping with keys of {', '.join(known)}")
+        raise UserError(f"{where} must be a mapping with keys of {', '.join(allowed)}")
     for key in value:
-        if key not in known:
-            hint = nearest(str(key), known)
-            raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(known)}")
+        if key not in allowed:
+            hint = nearest(str(key), allowed)
+            raise UserError(f"{where}: unknown key {key!r}{hint}; keys are {', '.join(allowed)}")
 
 
 def _mapping(value: Any, where: str) -> None:

@@ -19,33 +19,35 @@ def select(matrix: Matrix, only: Sequence[str]) -> list[Cell]:
 def choose(
     cells: Sequence[Item],
     only: Sequence[str],
-    named: Callable[[Item], tuple[str, str]],
+    names_of: Callable[[Item], tuple[str, str]],
     option: str = "--only",
 ) -> list[Item]:
     """Choose the cells that one of the globs matches; all of them without one.
 
-    `named` gives a cell's readable name and its id. A glob is of one of the two as a whole, else of
-    one AXIS=VALUE of the name. Raises UserError, in the words of the `option`, where none matches.
+    `names_of` gives a cell's readable name and its id. A glob matches one of the two as a whole,
+    else one AXIS=VALUE of the name. Raises UserError, which names the `option`, where none matches.
     """
     if not only:
         return list(cells)
-    names = list(map(named, cells))
+    names = list(map(names_of, cells))
     matching = {
-        glob for glob in only if any(fnmatch(text, glob) for each in names for text in each)
+        glob
+        for glob in only
+        if any(fnmatch(text, glob) for cell_names in names for text in cell_names)
     }
     chosen = [
         cell
-        for cell, each in zip(cells, names, strict=True)
+        for cell, cell_names in zip(cells, names, strict=True)
         if any(
             fnmatch(text, glob)
             for glob in only
-            for text in (each if glob in matching else each[0].split(","))
+            for text in (cell_names if glob in matching else cell_names[0].split(","))
         )
     ]
     if not chosen:
         examples = ", ".join(name for name, _ in names[:5])
-        words = " ".join((option, *only))
-        raise UserError(f"{words} matches no cell; cells are named like {examples}")
+        command_text = " ".join((option, *only))
+        raise UserError(f"{command_text} matches no cell; cells are named like {examples}")
     return chosen
 
 
@@ -55,15 +57,15 @@ def in_order(
     """Return these repeats of the cells in the order of the runs: all cells once, then again.
 
     So a machine that grows slower does so for all cells alike. With a seed each round has an order
-    of its own (randomised complete blocks). Two cells stand in it the same way whatever other cells
+    of its own (randomised complete blocks). Two cells are in the same order whatever other cells
     were selected, since each is placed by a hash of its own.
     """
 
-    def place(cell: Cell, repeat: int) -> str:
+    def sort_key(cell: Cell, repeat: int) -> str:
         return hashlib.sha256(f"{shuffle_seed}/{repeat}/{cell.id}".encode()).hexdigest()
 
     runs = []
     for repeat in repeats:
         a_round = [(cell, repeat) for cell in cells]
-        runs += a_round if shuffle_seed is None else sorted(a_round, key=lambda run: place(*run))
+        runs += a_round if shuffle_seed is None else sorted(a_round, key=lambda run: sort_key(*run))
     return runs

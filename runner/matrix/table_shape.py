@@ -75,12 +75,12 @@ def check_table(value: Any, where: str) -> dict[str, Any]:
     labels = value.get("labels") or {}
     if not isinstance(labels, dict):
         raise UserError(f"{where}: table: labels must be a mapping of columns to texts")
-    known = LABELS.get(shape, ())
+    columns = LABELS.get(shape, ())
     for name in labels:
-        if shape in LABELS and name not in known:
+        if shape in LABELS and name not in columns:
             raise UserError(
                 f"{where}: table: labels: shape {shape} has no column {name!r}"
-                f"{nearest(str(name), known)}; columns are {', '.join(known)}"
+                f"{nearest(str(name), columns)}; columns are {', '.join(columns)}"
             )
     for key in (*_LISTS, "labels"):
         if value.get(key) and key not in _USED[shape]:
@@ -100,8 +100,8 @@ def shape_named(name: Any, where: str) -> str:
 def shape_of(content: Mapping[str, Any] | None, shape: str | None = None) -> TableShape:
     """Build the shape from a checked `table`; another `shape` takes only what it reads of it."""
     content = content or {}
-    own = str(content.get("shape", "flat"))
-    shape = own if shape is None else shape_named(shape, "--shape")
+    declared_shape = str(content.get("shape", "flat"))
+    shape = declared_shape if shape is None else shape_named(shape, "--shape")
     used = {key: content[key] for key in _USED[shape] if content.get(key)}
     labels: Mapping[str, Any] = used.pop("labels", {})
     lists: dict[str, Sequence[str]] = used

@@ -79,20 +79,22 @@ def _systems(
     if block is None:
         return {}
     raced = [str(name) for name in knobs.get("system", ())]
-    if not isinstance(block, dict) or not all(isinstance(one, dict) for one in block.values()):
+    if not isinstance(block, dict) or not all(
+        isinstance(settings_of_one, dict) for settings_of_one in block.values()
+    ):
         raise UserError(
             f"{where}: tune: systems must be a mapping of systems to their settings, such as"
             " {torchtitan: {flavor: 8B, knobs: {compile: [true, false]}}}"
         )
     read = {}
-    for name, own in block.items():
+    for name, system_block in block.items():
         if name not in raced:
             raise UserError(
                 f"{where}: tune: systems names {str(name)[:80]!r}, and the knob `system` does not"
                 f"{nearest(str(name), raced)}; add it there, or leave it out"
             )
-        settings = {str(key): value for key, value in own.items() if key != "knobs"}
-        more = _knobs(own["knobs"], objective, where) if "knobs" in own else {}
+        settings = {str(key): value for key, value in system_block.items() if key != "knobs"}
+        more = _knobs(system_block["knobs"], objective, where) if "knobs" in system_block else {}
         if "system" in (*settings, *more):
             raise UserError(f"{where}: tune: systems: {name} sets `system`; leave it out there")
         read[str(name)] = OfSystem(settings, more)
@@ -125,7 +127,7 @@ def _check_knob(key: str, values: Any, objective: str, where: str) -> None:
             f"{where}: knob {key!r} must be a list such as [1, 2]; a fixed value goes under"
             " `defaults`"
         )
-    if any(one in values[:at] for at, one in enumerate(values)):
+    if any(value in values[:at] for at, value in enumerate(values)):
         raise UserError(f"{where}: knob {key!r} names a value twice; drop one")
     if key in FIXED:
         raise UserError(
@@ -148,11 +150,11 @@ def tuned_cells(
     systems = tuning.knobs.get("system", (fixed.get("system"),))
     readers = [_keys_of(name, where) for name in systems if name is not None]
     for key in tuning.knobs:
-        if readers and not any(known is None or key in known for known in readers):
-            known = {one for keys in readers for one in keys or ()}
+        if readers and not any(known_keys is None or key in known_keys for known_keys in readers):
+            known_keys = {name for keys in readers for name in keys or ()}
             raise UserError(
                 f"{where}: knob {key!r} is a key of none of the systems"
-                f"{nearest(key, known)}; `python -m runner systems {systems[0]}` lists them"
+                f"{nearest(key, known_keys)}; `python -m runner systems {systems[0]}` lists them"
             )
     for name, keys in zip(systems, readers or [None], strict=True):
         alone = tuning.systems.get(str(name), OfSystem())
@@ -162,11 +164,17 @@ def tuned_cells(
             if keys is None or key in keys or key in alone.knobs
         }
         settings = {**fixed, **alone.settings}
-        own: dict[str, Any] = {"defaults": settings, "axes": axes, "pins": content.get("pins")}
+        system_content: dict[str, Any] = {
+            "defaults": settings,
+            "axes": axes,
+            "pins": content.get("pins"),
+        }
         excludes = content.get("exclude")
         if isinstance(excludes, list):
-            own["exclude"] = [one for one in excludes if _goes_with(one, axes)]
-        yield from cells_of(own, where, devices_of)
+            system_content["exclude"] = [
+                exclude for exclude in excludes if _goes_with(exclude, axes)
+            ]
+        yield from cells_of(system_content, where, devices_of)
 
 
 def _goes_with(entry: Any, axes: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ page: to_html, over templates/page/: report.html.j2, style.css, a file a section
   heatmap       two axes as a table with colours
   scaling       series over device counts: table and plots
   plots         bars (throughput), points (memory), curves (loss, step time;
-                `coinciding` tells those apart that lie on each other) and node_curves (a node
+                `coinciding` finds those that overlap) and node_curves (a node
                 each), drawn by `svg`
   timeline      what ran when, on the time line of `clock`
   groups        forty cells as a few plots that can be read

@@ -44,10 +44,10 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
 def shared_in_title(group: Group) -> Group:
     """Move to a group's title what each of its members' names has: no other group is beside it."""
     split = [name.split(", ") for name in group.names]
-    shared = [part for part in split[0] if all(part in parts for parts in split)]
+    shared = [field for field in split[0] if all(field in parts for parts in split)]
     if len(group.names) < 2 or not shared or any(len(parts) == len(shared) for parts in split):
         return group
-    names = (", ".join(part for part in parts if part not in shared) for parts in split)
+    names = (", ".join(field for field in parts if field not in shared) for parts in split)
     return Group(", ".join([group.label, *shared]), group.members, tuple(names))
 
 

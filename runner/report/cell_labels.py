@@ -16,13 +16,13 @@ _NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?", re.IGNORECASE)
 def labels(table: Sequence[Row]) -> list[str]:
     """Name each row by the axes in which the rows differ: `345M · nanoGPT · zero_stage 1`.
 
-    A value that is no word is named with its axis. Rows that no axes tell apart have their cells'
-    names, and their campaigns' where two cells have one name.
+    A value that is not a word is named with its axis. Rows that no axes distinguish have their
+    cells' names, and their campaigns' where two cells have one name.
     """
     axes = axes_of(table)
-    names = dict.fromkeys(name for each in axes for name in each)
-    varying = [name for name in names if len({each.get(name) for each in axes}) > 1]
-    cell_labels = [_label(each, varying) for each in axes]
+    names = dict.fromkeys(name for cell_axes in axes for name in cell_axes)
+    varying = [name for name in names if len({cell_axes.get(name) for cell_axes in axes}) > 1]
+    cell_labels = [_label(cell_axes, varying) for cell_axes in axes]
     if varying and len(set(cell_labels)) == len(cell_labels):
         return cell_labels
     often = Counter(row.cell for row in table)

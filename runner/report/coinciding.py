@@ -1,4 +1,4 @@
-"""Curves that lie on each other: which, and how each is drawn so that it is seen. Pure.
+"""Curves that overlap: which, and how each is drawn so that it is seen. Pure.
 
 Cells that train the same have the same losses, and the last one drawn would hide the others.
 """
@@ -20,14 +20,16 @@ class Coinciding(NamedTuple):
     members: tuple[int, ...]
     exact: tuple[bool, ...]
 
-    def words(self, names: Sequence[str]) -> str:
+    def sentence(self, names: Sequence[str]) -> str:
         """Write `a = b ≈ c`, which are equal and which nearly so; of all of several `all 4 (=)`."""
-        first, *others = self.members
+        first_curve, *following = self.members
         if len(self.members) == len(names) > 2:
             return f"all {len(names)} ({'=' if all(self.exact[1:]) else '≈'})"
         signs = ("=" if same else "≈" for same in self.exact[1:])
-        pairs = zip(signs, others, strict=True)
-        return " ".join([names[first], *(f"{sign} {names[member]}" for sign, member in pairs)])
+        pairs = zip(signs, following, strict=True)
+        return " ".join(
+            [names[first_curve], *(f"{sign} {names[member]}" for sign, member in pairs)]
+        )
 
 
 def coinciding(curves: Sequence[Points], height: float) -> list[Coinciding]:
@@ -35,24 +37,26 @@ def coinciding(curves: Sequence[Points], height: float) -> list[Coinciding]:
     groups = []
     unmatched = list(range(len(curves)))
     while unmatched:
-        first = unmatched[0]
-        same = [place for place in unmatched if curves[place] == curves[first]]
+        reference = unmatched[0]
+        same = [index for index in unmatched if curves[index] == curves[reference]]
         similar = [
-            p for p in unmatched if p not in same and _near(curves[first], curves[p], height)
+            p
+            for p in unmatched
+            if p not in same and _coincide(curves[reference], curves[p], height)
         ]
-        similar.sort(key=lambda place: curves[place])  # equal ones beside each other
-        unmatched = [place for place in unmatched if place not in (*same, *similar)]
+        similar.sort(key=lambda index: curves[index])  # equal ones beside each other
+        unmatched = [index for index in unmatched if index not in (*same, *similar)]
         members = (*same, *similar)
         if len(members) > 1:
-            pairs = zip(members, (first, *members), strict=False)
+            pairs = zip(members, (reference, *members), strict=False)
             groups.append(Coinciding(members, tuple(curves[a] == curves[b] for a, b in pairs)))
     return groups
 
 
-def _near(one: Points, other: Points, height: float) -> bool:
-    if len(one) != len(other):
+def _coincide(points: Points, other_points: Points, height: float) -> bool:
+    if len(points) != len(other_points):
         return False
-    pairs = zip(one, other, strict=True)
+    pairs = zip(points, other_points, strict=True)
     return all(a == x and abs(b - y) <= LINE * height for (a, b), (x, y) in pairs)
 
 

@@ -17,9 +17,9 @@ def shell_text(node: NodeEvidence, secrets: Sequence[str]) -> str:
     """
     if not node.commands:
         return ""
-    own = [f'{name}="${name}"' for name in (*KEPT, *secrets)]
+    inherited = [f'{name}="${name}"' for name in (*KEPT, *secrets)]
     variables = [ShellWord(f"{name}={value}") for name, value in node.env.items()]
-    begin = f"cd {ShellWord(node.cwd)} &&{_NEXT}env -i {' '.join(own)}"
+    begin = f"cd {ShellWord(node.cwd)} &&{_NEXT}env -i {' '.join(inherited)}"
     several = " &" if len(node.commands) > 1 else ""
     return "\n".join(
         _NEXT.join([begin, *variables, *_lines(argv)]) + several for argv in node.commands
@@ -37,24 +37,24 @@ def _lines(argv: Sequence[str]) -> Iterator[str]:
     yield " ".join(line)
 
 
-def words_that_differ(node: NodeEvidence, first: NodeEvidence) -> list[tuple[str, str]] | None:
+def words_that_differ(node: NodeEvidence, reference: NodeEvidence) -> list[tuple[str, str]] | None:
     """Return each (word here, word there) of two nodes' commands and variables, with the option
     that it is a value of; None where they differ in more than words.
     """
-    if [len(argv) for argv in node.commands] != [len(argv) for argv in first.commands]:
+    if [len(argv) for argv in node.commands] != [len(argv) for argv in reference.commands]:
         return None
-    if list(node.env) != list(first.env) or node.cwd != first.cwd:
+    if list(node.env) != list(reference.env) or node.cwd != reference.cwd:
         return None
     pairs = [
         (_with_option(ours, at), _with_option(theirs, at))
-        for ours, theirs in zip(node.commands, first.commands, strict=True)
+        for ours, theirs in zip(node.commands, reference.commands, strict=True)
         for at in range(len(ours))
         if ours[at] != theirs[at]
     ]
     pairs += [
-        (ShellWord(f"{name}={value}"), ShellWord(f"{name}={first.env[name]}"))
+        (ShellWord(f"{name}={value}"), ShellWord(f"{name}={reference.env[name]}"))
         for name, value in node.env.items()
-        if value != first.env[name]
+        if value != reference.env[name]
     ]
     return list(dict.fromkeys(pairs))
 

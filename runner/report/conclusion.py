@@ -103,8 +103,8 @@ def conclusion(table: Sequence[Row]) -> list[str]:
 def _varying(table: Sequence[Row]) -> list[str]:
     """Return the axes in which these cells differ."""
     axes = axes_of(table)
-    names = dict.fromkeys(name for each in axes for name in each)
-    return [name for name in names if len({each.get(name) for each in axes}) > 1]
+    names = dict.fromkeys(name for cell_axes in axes for name in cell_axes)
+    return [name for name in names if len({cell_axes.get(name) for cell_axes in axes}) > 1]
 
 
 def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], several: bool) -> str:
@@ -112,7 +112,7 @@ def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], se
     settings = {name: axis_text(row, name) for name in names if name != axis}
     beside = ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
     text = f"{axis} {axis_text(row, axis) or '–'} is {_speed(comparison)}"
-    text += f" than {axis} {comparison.value}" if _told(comparison) else ""
+    text += f" than {axis} {comparison.value}" if _is_significant(comparison) else ""
     text += f" with {beside}" if beside else ""
     text += f" in {printable(row.record.campaign)}" if several else ""
     text += _memory([comparison])
@@ -121,7 +121,7 @@ def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], se
     return f"{text}."
 
 
-def _told(comparison: BaselineComparison) -> bool:
+def _is_significant(comparison: BaselineComparison) -> bool:
     speed = comparison.differences.get("samples_per_s")
     return speed is not None and speed.real
 
@@ -178,7 +178,7 @@ def _by_setting(compared: Sequence[_Compared]) -> list[str]:
 def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     axis, count = cells[0].axis, f"of {counted(len(cells), 'cell')}"
     against = f"{axis} {cells[0].value}"
-    differences = [cell.differences["samples_per_s"] for cell in cells if _told(cell)]
+    differences = [cell.differences["samples_per_s"] for cell in cells if _is_significant(cell)]
     phrases = []
     for word, speeds in (
         ("faster", [speed for speed in differences if speed.percent > 0]),
@@ -189,7 +189,7 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
             sure = f"± {max(speed.half for speed in speeds):.1f}{most}"
             size = f"{_range([abs(speed.percent) for speed in speeds], 1)} % ({sure})"
             phrases.append(f"{size} {word} than {against} in {len(speeds)} {count}")
-    untold = [cell.differences.get("samples_per_s") for cell in cells if not _told(cell)]
+    untold = [cell.differences.get("samples_per_s") for cell in cells if not _is_significant(cell)]
     unsure = sum(speed is not None and speed.interval is None for speed in untold)
     alike = sum(speed is not None and speed.interval is not None for speed in untold)
     if alike:
@@ -327,11 +327,12 @@ def _not_compared(table: Sequence[Row]) -> list[str]:
     sentences = []
     if failed:
         sentences.append(
-            f"{_cells(failed)} not compared: {against} has no result beside {_it(failed)}."
+            f"{_cells(failed)} not compared: {against} has no result beside {_pronoun(failed)}."
         )
     if alone:
         sentences.append(
-            f"{_cells(alone)} not compared: no one cell of {against} is else like {_it(alone)}."
+            f"{_cells(alone)} not compared: no one cell of {against} is else like"
+            f" {_pronoun(alone)}."
         )
     return sentences
 
@@ -340,7 +341,7 @@ def _cells(count: int) -> str:
     return f"{count} cell{'s are' if count > 1 else ' is'}"
 
 
-def _it(count: int) -> str:
+def _pronoun(count: int) -> str:
     return "them" if count > 1 else "it"
 
 

@@ -95,7 +95,7 @@ def panels(
                     f"{title.split(',')[0]}-{number}", title, members, styles, limits, few
                 ),
                 "legend": _legend(group.names, places) if not by_name else [],
-                "alike": [each.words(group.names) for each in alike],
+                "alike": [same.sentence(group.names) for same in alike],
             }
         )
     legend = _legend(list(by_name), list(by_name.values())) if by_name else []
@@ -119,7 +119,7 @@ def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]
 def _styles(
     curves: Sequence[Points], places: Sequence[int], limits: _Frame
 ) -> tuple[list[dict[str, Any]], list[Coinciding]]:
-    """Return each curve's style, in which those that lie on each other take turns, and these."""
+    """Return each curve's style, in which overlapping ones take turns, and these."""
     styles = [line_style(index) for index in places]
     every = [y for points in curves for _, y in points]
     low, high = limits or (min(every), max(every))
@@ -159,6 +159,6 @@ def _curves(
 
 
 def _longest_first(drawn: tuple[int, tuple[tuple[DrawnRun, Points], object]]) -> int:
-    """Order curves so that a run that was cut short lies on those that went on."""
+    """Order curves so that a run that was cut short is drawn above those that went on."""
     _, ((_, points), _) = drawn
     return -len(points)

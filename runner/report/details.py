@@ -111,25 +111,27 @@ def _clock(at: float | None) -> str:
 
 
 def _logs(
-    record: Record, found: Evidence | None, inside: Mapping[str, int]
+    record: Record, evidence: Evidence | None, inside: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    if found is None:
-        return [_named("log", record.log, None, inside)] if record.log else []
+    if evidence is None:
+        return [_log_link("log", record.log, None, inside)] if record.log else []
     return [
-        _named(node.host, found.href(node.log.path), node.log, inside)
-        for node in found.nodes[:MOST_LINKS]
+        _log_link(node.host, evidence.href(node.log.path), node.log, inside)
+        for node in evidence.nodes[:MOST_LINKS]
     ]
 
 
-def _traces(found: Evidence) -> list[dict[str, str | None]]:
+def _traces(evidence: Evidence) -> list[dict[str, str | None]]:
     """Return the links to the traces of a profiler."""
-    paths = [path for node in found.nodes for path in node.traces]
+    paths = [path for node in evidence.nodes for path in node.traces]
     return [
-        {"href": href(found.href(path)), "name": printable(path)} for path in paths[:MOST_LINKS]
+        {"href": href(evidence.href(path)), "name": printable(path)} for path in paths[:MOST_LINKS]
     ]
 
 
-def _named(host: str, path: str, log: NodeLog | None, inside: Mapping[str, int]) -> dict[str, Any]:
+def _log_link(
+    host: str, path: str, log: NodeLog | None, inside: Mapping[str, int]
+) -> dict[str, Any]:
     return {
         "host": printable(host),
         "href": None if log and log.missing else href(path),
@@ -168,26 +170,26 @@ def _tails(row: Row, evidence: Evidences, letters: int) -> list[dict[str, str]]:
         node = _telling(record, run_evidence) if run_evidence else None
         if node is None or not node.log.tail:
             continue
-        lines = _last(node.log.tail, letters)
+        lines = _last_lines(node.log.tail, letters)
         whose = f"repeat {record.repeat}, {node.host}" if len(row.records) > 1 else node.host
         tails.append({"title": printable(whose), "text": "\n".join(lines)})
     return tails
 
 
-def _telling(record: Record, found: Evidence) -> NodeEvidence | None:
+def _telling(record: Record, evidence: Evidence) -> NodeEvidence | None:
     """Return the node whose log the record names, else the first with a log."""
-    nodes = (node for node in found.nodes if found.href(node.log.path) == record.log)
-    return next(nodes, None) or next((node for node in found.nodes if node.log.tail), None)
+    nodes = (node for node in evidence.nodes if evidence.href(node.log.path) == record.log)
+    return next(nodes, None) or next((node for node in evidence.nodes if node.log.tail), None)
 
 
-def _last(lines: Sequence[str], letters: int) -> list[str]:
-    kept: list[str] = []
+def _last_lines(lines: Sequence[str], letters: int) -> list[str]:
+    tail: list[str] = []
     for line in reversed(lines):
         letters -= len(line) + 1
-        if letters < 0 and kept:
+        if letters < 0 and tail:
             break
-        kept.append(line)
-    return kept[::-1]
+        tail.append(line)
+    return tail[::-1]
 
 
 def _own_variables(table: Sequence[Row], evidence: Evidences) -> list[list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""Cells in groups that one plot can show: seven curves can be told apart, forty cannot. Pure.
+"""Cells in groups that one plot can show: seven curves can be distinguished, forty cannot. Pure.
 
 Cells are grouped by as few of their axes as give groups of at most `most` members: one panel each,
 titled by those axes, its curves named by the others.
@@ -29,13 +29,13 @@ class Group:
 def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
     """Return each row's axes as text, by which rows are grouped and named.
 
-    The system is none of them where the matrix names other axes that tell all rows apart.
+    The system is not among them where the matrix names other axes that tell all rows apart.
     """
     names = axis_names(table)
-    named = dict.fromkeys(name for row in table for name in row.record.axes)
-    if named and "system" not in named:
-        values = [tuple(axis_text(row, name) for name in named) for row in table]
-        names = list(named) if len(set(values)) == len(values) else names
+    every_axis = dict.fromkeys(name for row in table for name in row.record.axes)
+    if every_axis and "system" not in every_axis:
+        values = [tuple(axis_text(row, name) for name in every_axis) for row in table]
+        names = list(every_axis) if len(set(values)) == len(values) else names
     return [
         {name: text for name in names if (text := axis_text(row, name)) is not None}
         for row in table
@@ -48,18 +48,18 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
     """
     varying = [
         name
-        for name in dict.fromkeys(name for each in axes for name in each)
-        if len({each.get(name) for each in axes}) > 1
+        for name in dict.fromkeys(name for cell_axes in axes for name in cell_axes)
+        if len({cell_axes.get(name) for cell_axes in axes}) > 1
     ]
     best: dict[tuple[str | None, ...], list[int]] | None = None
     by: tuple[str, ...] = ()
     for count in range(min(len(varying), _MOST_AXES) + 1):
         for names in combinations(varying, count):
             places_by_values: dict[tuple[str | None, ...], list[int]] = {}
-            for index, each in enumerate(axes):
-                places_by_values.setdefault(tuple(each.get(name) for name in names), []).append(
-                    index
-                )
+            for index, cell_axes in enumerate(axes):
+                places_by_values.setdefault(
+                    tuple(cell_axes.get(name) for name in names), []
+                ).append(index)
             small = max(map(len, places_by_values.values()), default=0) <= most
             useful = len(places_by_values) <= max(len(axes) / 2, 1)  # not one plot for each cell
             if small and useful and (best is None or len(places_by_values) < len(best)):
@@ -79,7 +79,7 @@ def groups(axes: Sequence[Mapping[str, str]], most: int = MOST_CURVES) -> list[G
         if any(len({axes[index].get(name) for index in places}) > 1 for places in best.values())
     ]
     return [
-        _group(_words(axes[places[0]], by), axes, places, remaining)
+        _group(_axes_text(axes[places[0]], by), axes, places, remaining)
         for places in best.values()
         if places
     ]
@@ -93,16 +93,16 @@ def _numbered(places: Sequence[int]) -> str:
 def _group(
     label: str, axes: Sequence[Mapping[str, str]], places: Sequence[int], names: Sequence[str]
 ) -> Group:
-    member_names = [_words(axes[index], names) or label for index in places]
+    member_names = [_axes_text(axes[index], names) or label for index in places]
     return Group(label, tuple(places), tuple(member_names))
 
 
-def _words(axes: Mapping[str, str], names: Sequence[str]) -> str:
+def _axes_text(axes: Mapping[str, str], names: Sequence[str]) -> str:
     return ", ".join(f"{name} {axes[name]}" for name in names if name in axes)
 
 
 def colours(drawn: Sequence[Group]) -> dict[str, int] | None:
-    """Give each name a colour, if the same few names stand in all groups; None: by their places."""
+    """Give each name a colour, if the same few names are in all groups; None: by their places."""
     names = dict.fromkeys(name for group in drawn for name in group.names)
     return (
         {name: index for index, name in enumerate(names)} if len(names) <= 2 * MOST_CURVES else None

@@ -28,13 +28,16 @@ def heatmaps(table: Sequence[Row]) -> list[dict[str, Any]]:
     measured = [rate for rate in rates if rate]
     if not measured:
         return []
-    names = dict.fromkeys(name for each in cells for name in each)
-    values = {name: _ordered(each[name] for each in cells if name in each) for name in names}
+    names = dict.fromkeys(name for cell_axes in cells for name in cell_axes)
+    values = {
+        name: _ordered(cell_axes[name] for cell_axes in cells if name in cell_axes)
+        for name in names
+    }
     count = {name: len(axis_values) for name, axis_values in values.items() if len(axis_values) > 1}
     varying = sorted(count, key=lambda name: -count[name])
     pairs = sorted(combinations(varying, 2), key=lambda pair: -count[pair[0]] * count[pair[1]])
     drawn = (_pair(table, cells, values, pair, (min(measured), max(measured))) for pair in pairs)
-    return [each for each in drawn if each][:MOST_PAIRS]
+    return [grids for grids in drawn if grids][:MOST_PAIRS]
 
 
 def _rate(row: Row) -> float | None:
@@ -105,7 +108,7 @@ def _grid(
     ends: tuple[float, float],
 ) -> dict[str, Any]:
     down, across = (
-        [value for value in values[name] if any(place[side] == value for place in places)]
+        [value for value in values[name] if any(corner[side] == value for corner in places)]
         for side, name in enumerate(pair)
     )
     return {
@@ -113,12 +116,13 @@ def _grid(
         "columns": across,
         "rows": [
             {
-                "value": one,
+                "value": row_value,
                 "cells": [
-                    [_cell(row, ends) for row in places.get((one, other), ())] for other in across
+                    [_cell(row, ends) for row in places.get((row_value, column_value), ())]
+                    for column_value in across
                 ],
             }
-            for one in down
+            for row_value in down
         ],
     }
 
@@ -135,7 +139,7 @@ def _cell(row: Row, ends: tuple[float, float]) -> dict[str, Any]:
 
 
 def share(rate: float, ends: tuple[float, float]) -> float:
-    """Return where a rate lies between the least and the most, 0 to 1, on a logarithmic scale."""
+    """Return where a rate is between the least and the most, 0 to 1, on a logarithmic scale."""
     least, most = ends
     span = math.log(most) - math.log(least)  # a quotient may be more than a float holds
     return (math.log(rate) - math.log(least)) / span if span > 0 else 1.0

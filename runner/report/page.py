@@ -37,7 +37,7 @@ def to_html(
     `live` says how far a campaign is that runs: the page then loads itself again every 10 seconds.
     `home` is the first page of the site that it belongs to, `notices` are what readers there should
     know.
-    Without `side_by_side` curves stand in the rows' details alone.
+    Without `side_by_side` curves are in the rows' details only.
     """
     table, logs = document.rows, document.logs
     chosen = select_columns(table)

@@ -11,7 +11,7 @@ from runner.base.paths import TEMPLATES
 
 
 def page_script() -> Markup:
-    """Return templates/page/page.js, as it stands between <script> and </script>."""
+    """Return templates/page/page.js, as text for between <script> and </script>."""
     return _script("page.js")
 
 

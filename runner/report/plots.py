@@ -1,4 +1,4 @@
-"""The report's plots, by name; each is None where no run has what it shows."""
+"""The report's plots, by name; None without a run that has its quantity."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -63,9 +63,9 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
 
 def telling_axis(rows: Sequence[Row]) -> tuple[str, list[str]]:
     """Find the first axis with a few values, by which points are coloured."""
-    each = axes_of(rows)
+    row_axes = axes_of(rows)
     for name in axis_names(rows):
-        values = [axes.get(name, "–") for axes in each]
+        values = [axes.get(name, "–") for axes in row_axes]
         if 1 < len(set(values)) <= MOST_CURVES:
             return name, values
     return "", [""] * len(rows)

@@ -24,25 +24,25 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
     series = _series(table)
     if not series:
         return None
-    devices = sorted({row.record.world_size for one in series for row in one["rows"]})
-    grouped = groups([one["named"] for one in series])
+    devices = sorted({row.record.world_size for entry in series for row in entry["rows"]})
+    grouped = groups([entry["named"] for entry in series])
     by_name = colours(grouped)
     places = {
-        member: by_name[name] if by_name else place
+        member: by_name[name] if by_name else index
         for group in grouped
-        for place, (member, name) in enumerate(zip(group.members, group.names, strict=True))
+        for index, (member, name) in enumerate(zip(group.members, group.names, strict=True))
     }
     return {
         "devices": devices,
-        "kinds": len({one["kind"] for one in series}) > 1,
+        "kinds": len({entry["kind"] for entry in series}) > 1,
         "series": [
             {
-                "kind": one["kind"],
-                "label": one["label"],
+                "kind": entry["kind"],
+                "label": entry["label"],
                 "mark": mark(places[index]),
-                "cells": [_cell(one, count) for count in devices],
+                "cells": [_cell(entry, count) for count in devices],
             }
-            for index, one in enumerate(series)
+            for index, entry in enumerate(series)
         ],
         "panels": [
             {
@@ -59,27 +59,27 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def _cell(one: _Series, devices: int) -> dict[str, Any] | None:
+def _cell(entry: _Series, devices: int) -> dict[str, Any] | None:
     """Return a series at one device count; None where it has no such cell."""
-    row = next((row for row in one["rows"] if row.record.world_size == devices), None)
+    row = next((row for row in entry["rows"] if row.record.world_size == devices), None)
     if row is None:
         return None
-    efficiency = row.scaling[one["kind"]].efficiency * 100
+    efficiency = row.scaling[entry["kind"]].efficiency * 100
     return {
         "cell": printable(row.cell),
         "rate": number_text(row.samples_per_s),
         "per_device": number_text(row.samples_per_s_per_device),
-        "efficiency": percent_text(efficiency) + _half(one, row),
+        "efficiency": percent_text(efficiency) + _half(entry, row),
         "href": href(row.record.log),
     }
 
 
-def _half(one: _Series, row: Row) -> str:
+def _half(entry: _Series, row: Row) -> str:
     """Write the larger half of the efficiency's interval, of a cell that has one."""
-    interval = efficiency_interval(one["rows"][0], row)
+    interval = efficiency_interval(entry["rows"][0], row)
     if interval is None:
         return ""
-    efficiency = row.scaling[one["kind"]].efficiency * 100
+    efficiency = row.scaling[entry["kind"]].efficiency * 100
     return f" ± {max(efficiency - interval[0], interval[1] - efficiency):.1f}"
 
 
@@ -106,8 +106,8 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
             series.setdefault((kind, scaled.series), []).append(row)
     result: list[dict[str, Any]] = []
     for (kind, key), rows in series.items():
-        others = [dict(fields) for k, fields in series if k == kind]
-        differs = {n: v for n, v in key if any(fields.get(n) != v for fields in others)}
+        rivals = [dict(fields) for k, fields in series if k == kind]
+        differs = {n: v for n, v in key if any(fields.get(n) != v for fields in rivals)}
         # `batch` differs in every strong or weak series of its own; name it when nothing else does.
         differing = {n: v for n, v in differs.items() if n != "batch"} or differs
         batch = {"strong": "global batch", "weak": "batch per device"}[kind]
@@ -133,24 +133,24 @@ class _Quantity:
     ideal: Callable[[_Series, int], float]
 
 
-def _ideal_rate(one: _Series, devices: int) -> float:
-    smallest = one["rows"][0]
+def _ideal_rate(entry: _Series, devices: int) -> float:
+    smallest = entry["rows"][0]
     return float(smallest.samples_per_s / smallest.record.world_size * devices)
 
 
-def _rate_interval(one: _Series, row: Row) -> tuple[float, float] | None:
+def _rate_interval(entry: _Series, row: Row) -> tuple[float, float] | None:
     rate = row.statistics.samples_per_s
     return rate.confidence if rate else None
 
 
 _RATE = _Quantity(
-    "samples/s", lambda one, row: row.samples_per_s or 0.0, _rate_interval, _ideal_rate
+    "samples/s", lambda entry, row: row.samples_per_s or 0.0, _rate_interval, _ideal_rate
 )
 _EFFICIENCY = _Quantity(
     "efficiency, %",
-    lambda one, row: row.scaling[one["kind"]].efficiency * 100,
-    lambda one, row: efficiency_interval(one["rows"][0], row),
-    lambda one, devices: 100.0,
+    lambda entry, row: row.scaling[entry["kind"]].efficiency * 100,
+    lambda entry, row: efficiency_interval(entry["rows"][0], row),
+    lambda entry, devices: 100.0,
 )
 
 
@@ -159,18 +159,18 @@ def _svg(name: str, drawn: _Quantity, series: Sequence[tuple[_Series, int]], sma
 
     def paint(axes: Axes) -> dict[str, str]:
         titles, ticks = {}, set()
-        for index, (one, place) in enumerate(series):
-            devices = [row.record.world_size for row in one["rows"]]
+        for index, (entry, style_index) in enumerate(series):
+            devices = [row.record.world_size for row in entry["rows"]]
             ticks |= set(devices)
-            ideal = [drawn.ideal(one, count) for count in devices]
+            ideal = [drawn.ideal(entry, count) for count in devices]
             axes.plot(devices, ideal, color=FAINT, linewidth=1, linestyle=(0, (1, 2)))
-            values = [drawn.of(one, row) for row in one["rows"]]
-            style = line_style(place)
+            values = [drawn.of(entry, row) for row in entry["rows"]]
+            style = line_style(style_index)
             (line,) = axes.plot(devices, values, marker="o", markersize=4, **style)
             line.set_gid(f"line{index}")
-            titles[f"line{index}"] = f"{one['kind']}: {one['label']}"
-            for row, value in zip(one["rows"], values, strict=True):
-                if interval := drawn.interval(one, row):
+            titles[f"line{index}"] = f"{entry['kind']}: {entry['label']}"
+            for row, value in zip(entry["rows"], values, strict=True):
+                if interval := drawn.interval(entry, row):
                     below, above = (max(value - interval[0], 0), max(interval[1] - value, 0))
                     bar = {"ecolor": style["color"], "elinewidth": 1.2, "capsize": 3}
                     axes.errorbar(

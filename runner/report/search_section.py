@@ -36,23 +36,28 @@ def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
     return {
         "head": head,
         "differences": [
-            (one.to, difference_text(one), printable(one.candidate), one.percent is not None)
-            for one in tuned.differences
+            (
+                difference.to,
+                difference_text(difference),
+                printable(difference.candidate),
+                difference.percent is not None,
+            )
+            for difference in tuned.differences
         ],
         "unit": tuned.unit,
         "plots": list(_plots(tuned)),
         "legend": [{"label": name, "mark": mark(at)} for name, at in _COLOURS.items()],
         "columns": [(name, name in _NUMBERS) for name in HEADERS],
-        "rows": [list(map(printable, row_of(one))) for one in rows[:MOST_ROWS]],
+        "rows": [list(map(printable, row_of(candidate))) for candidate in rows[:MOST_ROWS]],
         "more": len(rows[MOST_ROWS:]),
         "effects": [
             (
-                printable(one.knob),
-                printable(one.value),
-                f"{one.percent:+.1f} %",
-                "measured" if one.measured else "predicted",
+                printable(effect.knob),
+                printable(effect.value),
+                f"{effect.percent:+.1f} %",
+                "measured" if effect.measured else "predicted",
             )
-            for one in tuned.effects
+            for effect in tuned.effects
         ],
         "lines": [printable(line.strip()) for line in (*cost_lines(tuned), *refusal_lines(tuned))],
         "notes": [printable(note) for note in tuned.notes],
@@ -65,8 +70,8 @@ def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
 
 def _plots(tuned: Tuned) -> Iterable[Markup]:
     """Draw predicted against measured, and the race over time; nothing without figures."""
-    runs = [one for one in tuned.runs if one.figure]
-    guessed = [(one.figure or 0.0, one.predicted, one) for one in runs if one.predicted]
+    runs = [run for run in tuned.runs if run.figure]
+    guessed = [(run.figure or 0.0, run.predicted, run) for run in runs if run.predicted]
     if guessed:
         ends = [min(min(x, y) for x, y, _ in guessed), max(max(x, y) for x, y, _ in guessed)]
 
@@ -78,9 +83,9 @@ def _plots(tuned: Tuned) -> Iterable[Markup]:
             "predicted", guessed, f"measured, {tuned.unit}", f"predicted, {tuned.unit}", diagonal
         )
     if runs:
-        began = min(one.began for one in tuned.runs)
-        timed = [((one.began + one.wall_s - began) / 60, one.figure or 0.0, one) for one in runs]
-        best = [((one.began + one.wall_s - began) / 60, one.best) for one in tuned.runs if one.best]
+        began = min(run.began for run in tuned.runs)
+        timed = [((run.began + run.wall_s - began) / 60, run.figure or 0.0, run) for run in runs]
+        best = [((run.began + run.wall_s - began) / 60, run.best) for run in tuned.runs if run.best]
 
         def leader(axes: Axes) -> None:
             if best:

@@ -47,7 +47,7 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     # Names and the headline number first: a phone shows little more without scrolling.
     columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
     keys, by, ranks = _keys(columns), _by_which(table), _ranks(columns)
-    each = [
+    table_cells = [
         [_cell(row, column, name) for column in columns]
         for row, name in zip(table, labels(table), strict=True)
     ]
@@ -60,7 +60,8 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
                 "machine": column.key,
                 "kind": column.kind,
                 "rank": ranks[column.key],
-                "filtered": column.key in by and _many([cells[at] for cells in each]),
+                "filtered": column.key in by
+                and _several_values([cells[at] for cells in table_cells]),
             }
             for at, (key, column) in enumerate(zip(keys, columns, strict=True))
         ],
@@ -71,7 +72,7 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
                 "href": _from(row),
                 "logs": _links(row.records),
             }
-            for row, cells in zip(table, each, strict=True)
+            for row, cells in zip(table, table_cells, strict=True)
         ],
     }
 
@@ -119,7 +120,7 @@ def _by_which(table: Sequence[Row]) -> set[str]:
     }
 
 
-def _many(cells: Sequence[dict[str, Any]]) -> bool:
+def _several_values(cells: Sequence[dict[str, Any]]) -> bool:
     values = {cell["text"] if cell["value"] is None else cell["value"] for cell in cells}
     return 1 < len(values) <= MOST_CHOICES
 
@@ -145,12 +146,12 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
     compared = [(row, row.comparison) for row in table if row.comparison]
     if not compared:
         return None
-    _, first = compared[0]
+    _, comparison = compared[0]
     called = dict(zip((row.record.cell_id for row in table), labels(table), strict=True))
     names = [n for n in COMPARED if any(value(row, n) is not None for row in table)]
     return {
-        "axis": first.axis,
-        "value": first.value,
+        "axis": comparison.axis,
+        "value": comparison.value,
         "columns": [{"key": name, "title": COLUMNS[name].one_line_title} for name in names],
         "parity": any(
             comparison.parity and comparison.parity.same is not None for _, comparison in compared
@@ -177,7 +178,7 @@ def against_baseline(table: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def _parity(parity: Parity | None) -> dict[str, Any]:
-    """Return whether the cell learns what its baseline does: a fast wrong run is no result."""
+    """Return whether the cell learns what its baseline does: a fast wrong run is not a result."""
     if parity is None or parity.same is None:
         return {"loss": MISSING, "diverges": False, "parity": parity.words if parity else ""}
     loss = "same" if parity.same else f"diverges at {parity.at}"

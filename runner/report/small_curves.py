@@ -48,10 +48,10 @@ def small_curves(run: Record) -> list[dict[str, Any]]:
 
 def _svg(points: Points, span: tuple[float, float], label: str) -> Markup:
     """Draw one line within a span of values; `label` is what it says to who cannot see it."""
-    left, right = points[0][0], points[-1][0]
+    start, right = points[0][0], points[-1][0]
     low, high = span
     places = [
-        (round(_place(x, left, right, WIDTH)), round(HEIGHT - _place(y, low, high, HEIGHT), 1))
+        (round(_scaled(x, start, right, WIDTH)), round(HEIGHT - _scaled(y, low, high, HEIGHT), 1))
         for x, y in points
     ]
     steps = [
@@ -63,7 +63,7 @@ def _svg(points: Points, span: tuple[float, float], label: str) -> Markup:
     ).format(WIDTH, HEIGHT, printable(label), *places[0], " ".join(steps))
 
 
-def _place(value: float, low: float, high: float, size: int) -> float:
+def _scaled(value: float, low: float, high: float, size: int) -> float:
     """Return where a value lies, in units from the edge; in the middle where all are alike."""
     half = high / 2 - low / 2  # a difference may be more than a float holds
     share = (value / 2 - low / 2) / half if half > 0 else 0.5

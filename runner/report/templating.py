@@ -12,7 +12,7 @@ from runner.report.details import bytes_text
 
 
 def templates() -> jinja2.Environment:
-    """Return the templates of pages, which escape whatever is no SVG or script of ours."""
+    """Return the templates of pages, which escape everything except our own SVG and scripts."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -20,13 +20,13 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_shown,
+        finalize=_printable,
     )
     environment.filters |= {"breakable": breakable, "grouped": grouped, "size": bytes_text}
     return environment
 
 
-def _shown(value: object) -> object:
+def _printable(value: object) -> object:
     """Leave out of what the templates write what no page should hold; they escape it then."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return TerminalText(value)

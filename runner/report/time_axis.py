@@ -23,7 +23,7 @@ class _Piece(NamedTuple):
 
     begin: float
     end: float
-    left: float
+    offset: float
     right: float
     cut: bool
 
@@ -41,14 +41,14 @@ class Axis:
             if at <= piece.end:
                 break
         share = (at - piece.begin) / (piece.end - piece.begin) if piece.end > piece.begin else 0.0
-        return piece.left + min(max(share, 0.0), 1.0) * (piece.right - piece.left)
+        return piece.offset + min(max(share, 0.0), 1.0) * (piece.right - piece.offset)
 
     def cuts(self) -> list[dict[str, str]]:
         """Return the idle times that were cut, and how long they were."""
         return [
             {
-                "left": f"{piece.left:.2f}",
-                "width": f"{piece.right - piece.left:.2f}",
+                "left": f"{piece.offset:.2f}",
+                "width": f"{piece.right - piece.offset:.2f}",
                 "words": f"nothing ran for {lasts(piece.end - piece.begin)}",
             }
             for piece in self.pieces
@@ -61,17 +61,17 @@ class Axis:
         running = sum(piece.end - piece.begin for piece in scaled)
         step = next((step for step in _STEPS if running / step <= 7), 86400 * (running // 6e5 + 1))
         marks: list[dict[str, str]] = []
-        last, free = "", -_APART
+        last_day, free = "", -_APART
         for piece in scaled:
-            first = math.ceil(piece.begin / step) * step
-            for number in range(int((piece.end - first) // step) + 1):
-                at = first + number * step
+            earliest = math.ceil(piece.begin / step) * step
+            for number in range(int((piece.end - earliest) // step) + 1):
+                at = earliest + number * step
                 percent = self.percent(at)
                 if percent < free or percent > piece.right - _APART / 2:
                     continue
                 today, label = day(at), second(at) if step < 60 else minute(at, since=at)
-                label = label if today == last else f"{today} {label}"
-                free, last = percent + _APART * (1 if len(label) < 9 else 2), today
+                label = label if today == last_day else f"{today} {label}"
+                free, last_day = percent + _APART * (1 if len(label) < 9 else 2), today
                 marks.append({"left": f"{percent:.2f}", "label": label})
         return marks
 
@@ -85,15 +85,15 @@ def axis_of(spans: Sequence[tuple[float, float]]) -> Axis:
         else:
             busy.append([begin, end])
     running = sum(end - begin for begin, end in busy)
-    gaps = [(one[1], other[0]) for one, other in pairwise(busy)]
+    gaps = [(earlier[1], later[0]) for earlier, later in pairwise(busy)]
     cut = [gap for gap in gaps if gap[1] - gap[0] > max(_LONG * running, 60.0)]
     edges = [busy[0][0], *(at for gap in cut for at in gap), max(busy[-1][1], busy[0][0] + 1)]
     scaled = sum(end - begin for begin, end in pairwise(edges)) - sum(e - b for b, e in cut)
     share = min(_CUT, 40.0 / len(cut)) if cut else 0.0
-    pieces, left = [], 0.0
+    pieces, offset = [], 0.0
     for number, (begin, end) in enumerate(pairwise(edges)):
         is_cut = number % 2 == 1
         width = share if is_cut else (100 - share * len(cut)) * (end - begin) / (scaled or 1.0)
-        pieces.append(_Piece(begin, end, left, left + width, is_cut))
-        left += width
+        pieces.append(_Piece(begin, end, offset, offset + width, is_cut))
+        offset += width
     return Axis(tuple(pieces), sum(end - begin for begin, end in gaps))

@@ -28,7 +28,7 @@ class _Ran:
     cell: str
     repeat: int
     attempt: int
-    last: bool
+    is_last: bool
     status: str
     queued: float
     began: float
@@ -50,11 +50,11 @@ def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
     for row in table:
         campaigns.setdefault(row.record.campaign, []).append(row)
     drawn = [_timeline(rows) for rows in campaigns.values()]
-    timelines_drawn = [each for each in drawn if each]
-    names = [printable(name) for name, each in zip(campaigns, drawn, strict=True) if each]
+    timelines_drawn = [timeline for timeline in drawn if timeline]
+    names = [printable(name) for name, timeline in zip(campaigns, drawn, strict=True) if timeline]
     return [
-        {**each, "title": name if len(campaigns) > 1 else ""}
-        for name, each in zip(names, timelines_drawn, strict=True)
+        {**timeline, "title": name if len(campaigns) > 1 else ""}
+        for name, timeline in zip(names, timelines_drawn, strict=True)
     ]
 
 
@@ -77,7 +77,9 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
                 "name": printable(rows[int(name)].cell if by_cell else name),
                 "blocks": list(_blocks(of_lane, axis, by_cell)),
                 "waits": [
-                    _place(axis, run.queued, run.began) for run in of_lane if run.began > run.queued
+                    _extent(axis, run.queued, run.began)
+                    for run in of_lane
+                    if run.began > run.queued
                 ],
             }
             for name, of_lane in visible_lanes
@@ -87,7 +89,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         "statuses": list(dict.fromkeys(run.status for run in runs)),
         "queued": any(run.began > run.queued for run in runs),
         "repeats": by_cell and any(run.repeat > 1 for run in runs),
-        "again": sum(not run.last for run in runs),
+        "again": sum(not run.is_last for run in runs),
         "idle": lasts(axis.idle) if axis.idle >= 1 else "",
         "left_out": len(lanes) - len(visible_lanes),
         "zone": ZONE,
@@ -114,7 +116,7 @@ def _ran(cell: str, record: Record, run: Any, hosts: tuple[str, ...], link: str 
         cell=cell,
         repeat=record.repeat,
         attempt=run.attempt,
-        last=run is record,
+        is_last=run is record,
         status=run.status,
         queued=queued,
         began=began,
@@ -124,13 +126,13 @@ def _ran(cell: str, record: Record, run: Any, hosts: tuple[str, ...], link: str 
     )
 
 
-def _place(axis: Axis, begin: float, end: float) -> dict[str, str]:
-    left, right = axis.percent(begin), axis.percent(end)
-    return {"left": f"{left:.2f}", "width": f"{right - left:.2f}"}
+def _extent(axis: Axis, begin: float, end: float) -> dict[str, str]:
+    start, right = axis.percent(begin), axis.percent(end)
+    return {"left": f"{start:.2f}", "width": f"{right - start:.2f}"}
 
 
 def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[str, Any]]:
-    """Yield the blocks of a lane; of runs too narrow to be told apart one block."""
+    """Yield the blocks of a lane; runs too narrow to distinguish share one block."""
     groups: list[list[_Ran]] = []
     for run in runs:
         previous = groups[-1][-1] if groups else None
@@ -145,26 +147,26 @@ def _blocks(runs: Sequence[_Ran], axis: Axis, by_cell: bool) -> Iterable[dict[st
         else:
             groups.append([run])
     for group in groups:
-        first, previous = group[0], group[-1]
-        place = _place(axis, first.began, max(run.ended for run in group))
+        earliest, previous = group[0], group[-1]
+        extent = _extent(axis, earliest.began, max(run.ended for run in group))
         single = len(group) == 1
         yield {
-            **place,
-            "status": first.status,
-            "last": any(run.last for run in group),
-            "label": str(first.repeat)
-            if single and by_cell and float(place["width"]) > _LABEL
+            **extent,
+            "status": earliest.status,
+            "last": any(run.is_last for run in group),
+            "label": str(earliest.repeat)
+            if single and by_cell and float(extent["width"]) > _LABEL
             else "",
-            "href": first.href if single else None,
-            "title": _title(first, by_cell)
+            "href": earliest.href if single else None,
+            "title": _title(earliest, by_cell)
             if single
-            else f"{len(group)} runs, {first.status}: {minute(first.began)} to"
-            f" {minute(previous.ended, first.began)}",
+            else f"{len(group)} runs, {earliest.status}: {minute(earliest.began)} to"
+            f" {minute(previous.ended, earliest.began)}",
         }
 
 
 def _title(run: _Ran, by_cell: bool) -> str:
-    again = f", attempt {run.attempt}" if run.attempt > 1 or not run.last else ""
+    again = f", attempt {run.attempt}" if run.attempt > 1 or not run.is_last else ""
     hosts = ", ".join(run.hosts[:_MOST_HOSTS]) + (" ..." if len(run.hosts) > _MOST_HOSTS else "")
     on = f", on {printable(hosts)}" if hosts and by_cell else ""
     return f"repeat {run.repeat}{again}: {run.status}, {run.times}{on}"

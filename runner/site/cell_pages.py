@@ -20,9 +20,9 @@ from runner.site.sheets import (
     PageRow,
     PageSheet,
     status,
+    text_cell,
     why_not,
     with_interval,
-    words,
 )
 from runner.site.whole import WholeSite
 from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS, title
@@ -34,17 +34,19 @@ MOST_FACTS = 4  # that are named in a row of the table
 
 def page(site: WholeSite, series: Series) -> dict[str, Any]:
     """Return what templates/site/cell.html.j2 needs."""
-    first, last = series.points[0], series.points[-1]
+    oldest, newest = series.points[0], series.points[-1]
     return {
         "title": printable(series.cell),
         "home": f"{ROOT}{places.INDEX}",
         "words": (
             f"{series.system} on {series.machine}; {len(series.points)} campaigns from"
-            f" {when(first.began)} to {when(last.began)}"
+            f" {when(oldest.began)} to {when(newest.began)}"
         ),
         "changes": [_change(site, series, change) for change in series.changes],
         "breaks": [
-            each for each in site.regressions if each.series is series and each.word == BROKE
+            regression
+            for regression in site.regressions
+            if regression.series is series and regression.word == BROKE
         ],
         "no_change": _no_change(series),
         "plots": [_plot(series, name) for name in _quantities(series)],
@@ -92,8 +94,8 @@ def _id(series: Series, point: Point) -> str:
 
 
 def _change(site: WholeSite, series: Series, change: SeriesChange) -> dict[str, Any]:
-    first, last = _id(series, change.first), _id(series, change.last)
-    there = (last, first) in site.comparisons
+    first_bad, last_good = _id(series, change.first), _id(series, change.last)
+    there = (last_good, first_bad) in site.comparisons
     return {
         "word": change.word,
         "worse": change.worse,
@@ -101,11 +103,11 @@ def _change(site: WholeSite, series: Series, change: SeriesChange) -> dict[str, 
         "sentence": sentence(change),
         "chance": chance(change.change.p),
         "differs": change.differs,
-        "first": f"{site.by_id[first].name}, {when(change.first.began)}",
-        "first_href": ROOT + campaign_link(first, change.first),
-        "last": f"{site.by_id[last].name}, {when(change.last.began)}",
-        "last_href": ROOT + campaign_link(last, change.last),
-        "comparison": ROOT + places.comparison(last, first) if there else "",
+        "first": f"{site.by_id[first_bad].name}, {when(change.first.began)}",
+        "first_href": ROOT + campaign_link(first_bad, change.first),
+        "last": f"{site.by_id[last_good].name}, {when(change.last.began)}",
+        "last_href": ROOT + campaign_link(last_good, change.last),
+        "comparison": ROOT + places.comparison(last_good, first_bad) if there else "",
     }
 
 
@@ -118,18 +120,18 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
             low=(point.interval(quantity) or (None, None))[0],
             high=(point.interval(quantity) or (None, None))[1],
             counted=at not in left_out,
-            words=_words(point, quantity, left_out.get(at, "")),
+            words=_point_text(point, quantity, left_out.get(at, "")),
             href=ROOT + campaign_link(id, point),
             date=when(point.began),
         )
         for at, (id, point) in enumerate(zip(series.campaigns, series.points, strict=True))
     ]
     counted = [at for at in range(len(series.points)) if at not in left_out]
-    changes = [each.change for each in series.changes if each.quantity == quantity]
+    changes = [change.change for change in series.changes if change.quantity == quantity]
     levels = []
     if changes:
-        edges = [0, *(each.at for each in changes), len(counted)]
-        heights = [changes[0].before, *(each.after for each in changes)]
+        edges = [0, *(change.at for change in changes), len(counted)]
+        heights = [changes[0].before, *(change.after for change in changes)]
         levels = [
             Level(counted[begin], counted[end - 1], height)
             for begin, end, height in zip(edges, edges[1:], heights, strict=False)
@@ -142,12 +144,12 @@ def _plot(series: Series, quantity: str) -> dict[str, Any]:
             f"{title(quantity)} of {series.cell} over campaigns",
             marks,
             levels,
-            [counted[each.at] for each in changes],
+            [counted[change.at] for change in changes],
         ),
     }
 
 
-def _words(point: Point, quantity: str, why: str) -> str:
+def _point_text(point: Point, quantity: str, why: str) -> str:
     value, interval = point.figure(quantity), point.interval(quantity)
     text = f"{point.campaign}, {when(point.began)}: "
     text += MISSING if value is None else number_text(value, COLUMNS[quantity].decimals)
@@ -183,11 +185,11 @@ def _cells(
     differs = differing(before, point) if before else ()
     facts = some([f"{key}: {now}" for key, _, now in differs], MOST_FACTS, "; ")
     return [
-        words(site.by_id[id].name, href=href),
-        words(when(point.began)),
+        text_cell(site.by_id[id].name, href=href),
+        text_cell(when(point.began)),
         status(point),
         *(with_interval(point, name) for name in quantities),
-        words(facts, "spread"),
-        words(why_not(point), "why"),
-        words(", ".join(point.unofficial)),
+        text_cell(facts, "spread"),
+        text_cell(why_not(point), "why"),
+        text_cell(", ".join(point.unofficial)),
     ]

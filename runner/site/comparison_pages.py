@@ -8,7 +8,7 @@ from runner.history.cell_points import CampaignPoints
 from runner.history.regression_list import when
 from runner.history.series import NODES
 from runner.site import places
-from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, words
+from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, text_cell
 from runner.tables.formatting import short_digests
 
 ROOT = "../"
@@ -26,8 +26,8 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
     rows = [
         PageRow(
             [
-                words(row[1]),
-                words(row[0], "bad-text" if compared.regressed else ""),
+                text_cell(row[1]),
+                text_cell(row[0], "bad-text" if compared.regressed else ""),
                 *(PageCell(text, None, "number") for text in row[2:]),
             ],
             faint=not compared.measures,
@@ -44,9 +44,9 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
         "home": ROOT + places.INDEX,
         "summary": texts.summary,
         "environment": [
-            tuple(map(short_digests, each))
-            for each in comparison.environment
-            if each[0] != NODES or not _hides_nodes(a, b)
+            tuple(map(short_digests, fact))
+            for fact in comparison.environment
+            if fact[0] != NODES or not _hides_nodes(a, b)
         ],
         "table": PageSheet(
             "cells", "Cells of both", columns, rows, interactive=False, most=len(rows)
@@ -62,4 +62,4 @@ def _date(campaign: CampaignPoints) -> str:
 
 def _hides_nodes(*campaigns: CampaignPoints) -> bool:
     """Whether one of them does not say which nodes it ran on, but by names of no meaning."""
-    return any(each.redacted or each.imported for each in campaigns)
+    return any(campaign.redacted or campaign.imported for campaign in campaigns)

@@ -19,8 +19,10 @@ def points(site: WholeSite) -> str:
     """
     document = {
         "schema": SCHEMA,
-        "campaigns": [_campaign(each) for each in site.campaigns],
-        "left_out": [{"source": each.source, "reason": each.reason} for each in site.left_out],
+        "campaigns": [_campaign(campaign) for campaign in site.campaigns],
+        "left_out": [
+            {"source": unread.source, "reason": unread.reason} for unread in site.left_out
+        ],
         "points": [
             _point(site, campaign, point)
             for campaign in site.campaigns
@@ -33,8 +35,8 @@ def points(site: WholeSite) -> str:
 def regressions(site: WholeSite) -> str:
     """Write what `history --format json` does, with links to the pages."""
     document = regression_list.document(site.regressions, site.campaigns, site.left_out)
-    for data, each in zip(document["regressions"], site.regressions, strict=True):
-        data["page"] = places.cell(each.series)
+    for data, regression in zip(document["regressions"], site.regressions, strict=True):
+        data["page"] = places.cell(regression.series)
     return json_text(document, indent=1) + "\n"
 
 

@@ -1,6 +1,6 @@
 """A quantity over campaigns as a small SVG of our own: a thousand are drawn in a second.
 
-Points stand at equal distances, in the order of the campaigns, for nights without a run are no
+Points are at equal distances, in the order of the campaigns, for nights without a run are not
 news; their 95 % intervals are lines, levels between changes lines behind them, changes dashed.
 What is not looked at for changes is hollow; what has no figure is a cross at the bottom.
 """

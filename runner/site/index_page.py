@@ -23,9 +23,9 @@ from runner.site.sheets import (
     axis_cell,
     figure,
     status,
+    text_cell,
     why_not,
     with_interval,
-    words,
 )
 from runner.site.whole import WholeSite
 from runner.tables.catalogue.every_column import title
@@ -48,8 +48,8 @@ def page(site: WholeSite, front: FrontMatter = NO_FRONT) -> dict[str, Any]:
     """Return what templates/site/index.html.j2 needs."""
     points = [point for campaign in site.campaigns for point in campaign.points]
     statuses = [str(point.row["status"]) for point in points]
-    found = site.regressions
-    still = sum(each.open for each in found)
+    regressions = site.regressions
+    still = sum(regression.open for regression in regressions)
     return {
         "title": counted(len(site.campaigns), "campaign"),
         "counts": [(statuses.count(word), word) for word in dict.fromkeys(statuses)],
@@ -60,12 +60,12 @@ def page(site: WholeSite, front: FrontMatter = NO_FRONT) -> dict[str, Any]:
         "points": places.POINTS,
         "regressions_json": places.REGRESSIONS,
         "regression_words": (
-            f"{len(found)} found, {still} of them open: no later campaign is back."
-            if found
+            f"{len(regressions)} found, {still} of them open: no later campaign is back."
+            if regressions
             else _none_found(site)
         ),
-        "regressions": _grouped(site, found[:MOST_REGRESSIONS]),
-        "regressions_left": max(0, len(found) - MOST_REGRESSIONS),
+        "regressions": _grouped(site, regressions[:MOST_REGRESSIONS]),
+        "regressions_left": max(0, len(regressions) - MOST_REGRESSIONS),
         "campaigns": _campaigns(site),
         "left_out": site.left_out,
         "identity": IDENTITY,
@@ -99,14 +99,14 @@ def _board(site: WholeSite, front: FrontMatter) -> PageSheet:
         rows.append(
             PageRow(
                 [
-                    words(campaign.name, href=places.campaign(campaign.id)),
-                    words(bundle.entity),
-                    words("; ".join([*(bundle.reruns or (NOBODY,)), *bundle.notes]), "spread"),
-                    words(", ".join(campaign.machines), "spread"),
+                    text_cell(campaign.name, href=places.campaign(campaign.id)),
+                    text_cell(bundle.entity),
+                    text_cell("; ".join([*(bundle.reruns or (NOBODY,)), *bundle.notes]), "spread"),
+                    text_cell(", ".join(campaign.machines), "spread"),
                     PageCell(str(cells), cells, "number"),
-                    words(when(campaign.began)),
-                    words(campaign.source),
-                    words(bundle.sha256[:SHORT_SHA]),
+                    text_cell(when(campaign.began)),
+                    text_cell(campaign.source),
+                    text_cell(bundle.sha256[:SHORT_SHA]),
                 ]
             )
         )
@@ -125,30 +125,32 @@ def _none_found(site: WholeSite) -> str:
     return text
 
 
-def _grouped(site: WholeSite, found: Sequence[Regression]) -> list[dict[str, Any]]:
+def _grouped(site: WholeSite, regressions: Sequence[Regression]) -> list[dict[str, Any]]:
     """Group what a campaign's cells have in common: the campaign, the machine, what changed."""
     groups: dict[tuple[Any, ...], list[Regression]] = {}
-    for each in found:
-        groups.setdefault((each.first_id, each.series.machine, each.differs), []).append(each)
+    for regression in regressions:
+        groups.setdefault(
+            (regression.first_id, regression.series.machine, regression.differs), []
+        ).append(regression)
     return [
         {
-            "date": when(those[0].first.began),
+            "date": when(members[0].first.began),
             "campaign": site.by_id[first_id].name,
             "campaign_href": places.campaign(first_id),
             "machine": machine,
             "differs": differs,
             "cells": [
                 {
-                    "word": each.word,
-                    "open": each.open,
-                    "sentence": each.sentence,
-                    "href": places.cell(each.series),
-                    "chance": chance(each.p),
+                    "word": regression.word,
+                    "open": regression.open,
+                    "sentence": regression.sentence,
+                    "href": places.cell(regression.series),
+                    "chance": chance(regression.p),
                 }
-                for each in those
+                for regression in members
             ],
         }
-        for (first_id, machine, differs), those in groups.items()
+        for (first_id, machine, differs), members in groups.items()
     ]
 
 
@@ -172,24 +174,26 @@ def _campaigns(site: WholeSite) -> PageSheet:
         cells, ok = len(campaign.points), campaign.count("ok")
         good = sum(point.finished and not point.row["verdict_reasons"] for point in campaign.points)
         was = before.get(campaign.id)
-        versus = words("nothing to compare with")
+        versus = text_cell("nothing to compare with")
         if was:
             worse = was[1].regressions
-            said = f"{counted(worse, 'cell')} worse" if worse else "no cell worse"
-            versus = words(
-                said, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
+            verdict = f"{counted(worse, 'cell')} worse" if worse else "no cell worse"
+            versus = text_cell(
+                verdict, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
             )
         rows.append(
             PageRow(
                 [
-                    words(campaign.name, href=places.campaign(campaign.id)),
-                    words(when(campaign.began)),
+                    text_cell(campaign.name, href=places.campaign(campaign.id)),
+                    text_cell(when(campaign.began)),
                     versus,
                     *(PageCell(str(n), n, "number") for n in (cells, ok, cells - ok, good)),
-                    words(", ".join([*campaign.marks, *(["running"] if campaign.live else [])])),
-                    words(", ".join(campaign.machines), "spread"),
+                    text_cell(
+                        ", ".join([*campaign.marks, *(["running"] if campaign.live else [])])
+                    ),
+                    text_cell(", ".join(campaign.machines), "spread"),
                     PageCell(lasts(campaign.wall_s), campaign.wall_s, "number"),
-                    words(campaign.source),
+                    text_cell(campaign.source),
                 ],
                 f"campaign-{campaign.id}",
             )
@@ -212,24 +216,27 @@ def _over_time(site: WholeSite) -> PageSheet:
 
 
 def _over(site: WholeSite, series: Series) -> PageRow:
-    last = series.changes[-1] if series.changes else None
+    last_change = series.changes[-1] if series.changes else None
     finished = [point for point in series.points if point.finished]
-    worse = [each for each in site.regressions if each.series is series]
-    state = "open" if any(each.open for each in worse) else "recovered" if worse else "no"
+    worse = [regression for regression in site.regressions if regression.series is series]
+    state = (
+        "open" if any(regression.open for regression in worse) else "recovered" if worse else "no"
+    )
     return PageRow(
         [
-            words(series.cell, href=places.cell(series)),
+            text_cell(series.cell, href=places.cell(series)),
             figure(finished[-1], "samples_per_s") if finished else PageCell(MISSING, "", "number"),
-            words(state, "bad-text" if state == "open" else ""),
-            words(
-                f"{last.word} {last.change.percent:+.1f} %, {when(last.first.began)}"
-                if last
+            text_cell(state, "bad-text" if state == "open" else ""),
+            text_cell(
+                f"{last_change.word} {last_change.change.percent:+.1f} %,"
+                f" {when(last_change.first.began)}"
+                if last_change
                 else ""
             ),
             PageCell(str(len(series.changes)), len(series.changes), "number"),
             PageCell(str(len(series.points)), len(series.points), "number"),
-            words(series.system),
-            words(series.machine, "spread"),
+            text_cell(series.system),
+            text_cell(series.machine, "spread"),
         ]
     )
 
@@ -257,9 +264,9 @@ def _points(site: WholeSite, points: Sequence[Point]) -> PageSheet:
             if name not in ("nodes", "devices")
         ),
     ]
-    shown = [name for name in names if name not in ("nodes", "devices")]
+    axis_names = [name for name in names if name not in ("nodes", "devices")]
     rows = [
-        _point(site, campaign, point, shown, memory)
+        _point(site, campaign, point, axis_names, memory)
         for campaign in reversed(site.campaigns)
         for point in campaign.points
     ]
@@ -277,16 +284,16 @@ def _point(
     series = site.by_key.get(point.key)
     return PageRow(
         [
-            words(point.cell, href=places.cell(series) if series else href),
+            text_cell(point.cell, href=places.cell(series) if series else href),
             with_interval(point, "samples_per_s", href),
             status(point),
-            words(campaign.name, href=href),
-            words(when(point.began)),
-            words(why_not(point), "why"),
+            text_cell(campaign.name, href=href),
+            text_cell(when(point.began)),
+            text_cell(why_not(point), "why"),
             *(figure(point, key) for key in (*_RATES, *memory)),
-            words(", ".join(point.unofficial)),
-            words(row["system"]),
-            words(point.machine, "spread"),
+            text_cell(", ".join(point.unofficial)),
+            text_cell(row["system"]),
+            text_cell(point.machine, "spread"),
             PageCell(str(row["nodes"]), row["nodes"], "number"),
             PageCell(str(row["devices"]), row["devices"], "number"),
             *(axis_cell(point, name) for name in names),

@@ -25,27 +25,27 @@ def copied(
     """
     paths: dict[str, str] = {}
     moved = {}
-    for key, each in read.document.evidence.items():
-        folder = places.run_folder(each.cell_id, each.repeat, each.attempt)
-        inside = each.folder.relative_to(read.campaign.path).as_posix()
-        secrets = [value for node in each.nodes for value in node.log.secrets]
+    for key, evidence in read.document.evidence.items():
+        folder = places.run_folder(evidence.cell_id, evidence.repeat, evidence.attempt)
+        inside = evidence.folder.relative_to(read.campaign.path).as_posix()
+        secrets = [value for node in evidence.nodes for value in node.log.secrets]
         nodes = []
-        for node in each.nodes:
+        for node in evidence.nodes:
             name = f"node{node.rank}.txt"
             if node.log.bytes is not None and most_bytes:
-                text = log_text(each.folder / node.log.path, most_bytes, secrets)
+                text = log_text(evidence.folder / node.log.path, most_bytes, secrets)
                 write(home / folder / name, text)
                 paths[f"{inside}/{node.log.path}"] = f"{folder}/{name}"
-            nodes.append(_of_site(node, name, kept=bool(most_bytes)))
+            nodes.append(_of_site(node, name, is_copied=bool(most_bytes)))
         moved[key] = replace(
-            each, shown=folder if most_bytes else "", script="", nodes=tuple(nodes)
+            evidence, shown=folder if most_bytes else "", script="", nodes=tuple(nodes)
         )
     return paths, moved
 
 
-def _of_site(node: NodeEvidence, name: str, *, kept: bool) -> NodeEvidence:
+def _of_site(node: NodeEvidence, name: str, *, is_copied: bool) -> NodeEvidence:
     log = replace(node.log, path=name)
-    if not kept and log.bytes is not None:
+    if not is_copied and log.bytes is not None:
         log = replace(log, bytes=None, missing="this site has no logs")
     return replace(node, log=log, traces=())
 
@@ -66,9 +66,9 @@ def log_text(path: Path, most_bytes: int, secrets: Sequence[str]) -> str:
     note = f"\n[the site leaves out {cut} of {size} bytes here; the campaign has them]\n\n"
     # A cut within a line may part a secret, which escapes may have made longer than it is.
     margin = max((4 * len(value.encode()) + 256 for value in secrets), default=MARGIN)
-    first = _text(begin[: lines[0]], masks) if lines[0] else _text(begin, masks)[: -margin or None]
-    last = _text(end[lines[1] :], masks)[0 if lines[1] else margin :]
-    return first + note + last
+    head = _text(begin[: lines[0]], masks) if lines[0] else _text(begin, masks)[: -margin or None]
+    tail = _text(end[lines[1] :], masks)[0 if lines[1] else margin :]
+    return head + note + tail
 
 
 def _text(content: bytes, masks: Masks) -> str:

@@ -72,7 +72,7 @@ def with_interval(point: Point, quantity: str, href: str = "") -> PageCell:
     return PageCell(f"{cell.text} ±{half:.1f}%", value, "number", href)
 
 
-def words(text: object, kind: str = "", href: str = "") -> PageCell:
+def text_cell(text: object, kind: str = "", href: str = "") -> PageCell:
     """Return a text."""
     return PageCell(printable(str(text)) or MISSING, None, kind, href)
 
@@ -98,8 +98,8 @@ def axes(point: Point) -> Mapping[str, Any]:
 
 def axis_cell(point: Point, name: str) -> PageCell:
     """Return a point's value of an axis, or of the parameter of that name."""
-    known = point.row.get("axes", {}), point.row.get("parameters", {}), point.row
-    value = next((each[name] for each in known if name in each), None)
+    sources = point.row.get("axes", {}), point.row.get("parameters", {}), point.row
+    value = next((source[name] for source in sources if name in source), None)
     if value is None:
         return PageCell(MISSING)
     text = value_text(value)

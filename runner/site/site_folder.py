@@ -1,4 +1,4 @@
-"""A site's folder: written whole or not at all, and never over what is none of ours."""
+"""A site's folder: written whole or not at all, and never over other files."""
 
 import json
 import os
@@ -26,17 +26,17 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     """Give an empty folder that takes the place of `target` once it is full.
 
     Until then, and where anything fails, `target` is what it was. Raises UserError where it holds
-    what no site wrote, lies in one of the `sources` or has one in it, or cannot be written.
+    what no site wrote, is in a source or has one in it, or cannot be written.
     """
     target = Path(os.path.abspath(target))  # a link stays a link's name
-    shown = printable(str(target))
-    _refuse_sources(target, shown, sources)
-    _refuse_others(target, shown)
+    name = printable(str(target))
+    _refuse_sources(target, name, sources)
+    _refuse_others(target, name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UserError(f"{shown} cannot be written: {error.strerror}") from None
+        raise UserError(f"{name} cannot be written: {error.strerror}") from None
     try:
         umask = os.umask(0)
         os.umask(umask)
@@ -46,38 +46,38 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         files = sorted(_files(fresh))
         mark = {"schema": 1, "trainbench": __version__, "wrote": wrote, "files": files}
         write(fresh / MARK, json_text(mark) + "\n")
-        _refuse_others(target, shown)  # what came meanwhile
+        _refuse_others(target, name)  # what came meanwhile
         _replace(target, fresh)
     except OSError as error:
-        raise UserError(f"{shown} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"{name} cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _refuse_others(target: Path, shown: str) -> None:
+def _refuse_others(target: Path, name: str) -> None:
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise UserError(f"{shown} is not a folder; name a new one, or a site to replace")
+        raise UserError(f"{name} is not a folder; name a new one, or a site to replace")
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     written, files = _wrote(target)
-    others = sorted(there - written) or sorted(_files(target) - files if files else ())
-    if others:
+    foreign = sorted(there - written) or sorted(_files(target) - files if files else ())
+    if foreign:
         raise UserError(
-            f"{shown} holds what `python -m runner site` did not write ({printable(some(others))});"
+            f"{name} holds what `python -m runner site` did not write ({printable(some(foreign))});"
             " move it elsewhere, or name a folder that is empty or not there"
         )
 
 
-def _refuse_sources(target: Path, shown: str, sources: Sequence[Path]) -> None:
+def _refuse_sources(target: Path, name: str, sources: Sequence[Path]) -> None:
     home = target.resolve()
     for source in (source.resolve() for source in sources):
         if home == source or home in source.parents or (source in home.parents):
             raise UserError(
-                f"{shown} and {printable(str(source))} are inside each other, so the campaign would"
+                f"{name} and {printable(str(source))} are inside each other, so the campaign would"
                 " be replaced or be in its own site; name a folder beside it"
             )
     here = Path.cwd()
     if home == here or home in here.parents:
-        raise UserError(f"{shown} is the current folder and would be replaced; name another folder")
+        raise UserError(f"{name} is the current folder and would be replaced; name another folder")
 
 
 def _files(folder: Path) -> set[str]:
@@ -90,8 +90,8 @@ def _files(folder: Path) -> set[str]:
 
 
 def _wrote(target: Path) -> tuple[set[str], set[str]]:
-    """Return the names in a folder that a site says it wrote, and all its files; none where there
-    is no site. One of an older version names no files.
+    """Return the names in a folder that a site says it wrote, and all its files; none without
+    a site. One of an older version names no files.
     """
     try:
         mark = json.loads((target / MARK).read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
 from runner.history.reading import OpenCampaign, opened, points_of, sorted_out, why_unread
-from runner.history.workers import each
+from runner.history.workers import parallel_map
 from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
@@ -32,19 +32,19 @@ class _Order:
 
 
 def make_site(
-    found: Sequence[Path],
+    sources: Sequence[Path],
     target: Path,
     *,
     log_bytes: int,
-    told: Told,
+    report_progress: Told,
     front: FrontMatter | None = None,
 ) -> WholeSite:
-    """Write a site of the campaigns `found` to `target`, whole or not at all.
+    """Write a site of the campaigns `sources` to `target`, whole or not at all.
 
     Of each log `log_bytes` are kept. `front` is what a board adds.
     Raises UserError where none of them can be read, or the folder cannot be written.
     """
-    with new_site(target, found) as folder:
+    with new_site(target, sources) as folder:
         orders = [
             _Order(
                 source,
@@ -52,22 +52,22 @@ def make_site(
                 log_bytes,
                 _notices(front, source),
             )
-            for number, source in enumerate(found)
+            for number, source in enumerate(sources)
         ]
         read: list[tuple[Path, CampaignPoints | str]] = []
-        told("reading campaigns", 0, len(found))
-        for order, one in zip(orders, each(_campaign, orders), strict=True):
-            read.append((order.source, one))
-            told("reading campaigns", len(read), len(found))
+        report_progress("reading campaigns", 0, len(sources))
+        for order, outcome in zip(orders, parallel_map(_campaign, orders), strict=True):
+            read.append((order.source, outcome))
+            report_progress("reading campaigns", len(read), len(sources))
         site = WholeSite(*sorted_out(read))
         if not site.campaigns:
-            raise UserError(f"none of {len(found)} can be read: {site.left_out[0].reason}")
-        for order, (_, one) in zip(orders, read, strict=True):
-            if isinstance(one, CampaignPoints) and site.by_id.get(one.id) is one:
-                order.folder.rename((folder / places.campaign(one.id)).parent)
+            raise UserError(f"none of {len(sources)} can be read: {site.left_out[0].reason}")
+        for order, (_, outcome) in zip(orders, read, strict=True):
+            if isinstance(outcome, CampaignPoints) and site.by_id.get(outcome.id) is outcome:
+                order.folder.rename((folder / places.campaign(outcome.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        _write_pages(site, folder, told, front or FrontMatter())
+        _write_pages(site, folder, report_progress, front or FrontMatter())
     return site
 
 
@@ -108,32 +108,36 @@ def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
 
 
 def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) -> Point:
-    own = f"{point.row['cell_id']}/"
+    cell_folder = f"{point.row['cell_id']}/"
     home = places.campaign(campaign.id).rpartition("/")[0]
-    kept = {name: f"{home}/{path}" for name, path in logs.items() if name.startswith(own)}
-    return replace(point, logs=kept)
+    copied_logs = {
+        name: f"{home}/{path}" for name, path in logs.items() if name.startswith(cell_folder)
+    }
+    return replace(point, logs=copied_logs)
 
 
-def _write_pages(site: WholeSite, folder: Path, told: Told, front: FrontMatter) -> None:
+def _write_pages(site: WholeSite, folder: Path, report_progress: Told, front: FrontMatter) -> None:
     """Write every page but the campaigns' own."""
     pages = templates()
     table = page_script()
 
-    def put(place: str, template: str, scripts: list[str], values: dict[str, object]) -> None:
+    def write_page(
+        page_path: str, template: str, scripts: list[str], values: dict[str, object]
+    ) -> None:
         text = pages.get_template(f"site/{template}.html.j2").render(
             policy=content_policy(scripts), scripts=scripts, **values
         )
-        write(folder / place, text)
+        write(folder / page_path, text)
 
     count = len(site.over_time) + len(site.comparisons)
     for at, series in enumerate(site.over_time):
-        told("writing pages", at, count)
-        put(places.cell(series), "cell", [table], cell_pages.page(site, series))
+        report_progress("writing pages", at, count)
+        write_page(places.cell(series), "cell", [table], cell_pages.page(site, series))
     for at, ((a, b), comparison) in enumerate(site.comparisons.items(), len(site.over_time)):
-        told("writing pages", at, count)
+        report_progress("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
-        put(places.comparison(a, b), "comparison", [], values)
-    put(places.INDEX, "index", [table], index_page.page(site, front))
+        write_page(places.comparison(a, b), "comparison", [], values)
+    write_page(places.INDEX, "index", [table], index_page.page(site, front))
     write(folder / places.POINTS, data_files.points(site))
     write(folder / places.REGRESSIONS, data_files.regressions(site))
-    told("writing pages", count, count)
+    report_progress("writing pages", count, count)

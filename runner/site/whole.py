@@ -15,7 +15,7 @@ from runner.tables.catalogue.every_column import THRESHOLDS
 
 @dataclass(frozen=True)
 class WholeSite:
-    """The campaigns as they followed each other, and what is none."""
+    """The campaigns as they followed each other, and what was left out."""
 
     campaigns: Sequence[CampaignPoints]
     left_out: Sequence[LeftOut]
@@ -48,16 +48,16 @@ class WholeSite:
     @cached_property
     def comparisons(self) -> Mapping[tuple[str, str], CampaignComparison]:
         """Each campaign against the newest before it that has a cell in common with it."""
-        made = {}
+        compared = {}
         for at, now in enumerate(self.campaigns):
             keys = {point.key for point in now.points}
             for before in reversed(self.campaigns[:at]):
                 if keys & {point.key for point in before.points}:
                     comparison = _compared(before, now)
                     if comparison is not None:
-                        made[before.id, now.id] = comparison
+                        compared[before.id, now.id] = comparison
                     break
-        return made
+        return compared
 
 
 def _compared(a: CampaignPoints, b: CampaignPoints) -> CampaignComparison | None:
@@ -67,13 +67,13 @@ def _compared(a: CampaignPoints, b: CampaignPoints) -> CampaignComparison | None
     """
     sides = [
         Side(
-            each.name,
-            [_row(point.row) for point in each.points],
-            each.environment,
-            each.live,
-            each.hidden,
+            campaign.name,
+            [_row(point.row) for point in campaign.points],
+            campaign.environment,
+            campaign.live,
+            campaign.hidden,
         )
-        for each in (a, b)
+        for campaign in (a, b)
     ]
     try:
         return compare_campaigns(sides[0], sides[1], THRESHOLDS, allow_missing=True)

@@ -124,18 +124,18 @@ def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what the document's scripts cannot run."""
     values = cell.parameters
     gpt.check_shape(gpt.shape(values), pipeline=values["pipeline_parallel"])
-    wanted = "cuda" if cell.pin in CUDA_PINS else "npu"
-    if cluster.device != wanted:
-        other = "b4d4a0e" if cluster.device == "cuda" else "2e49c279"
+    device = "cuda" if cell.pin in CUDA_PINS else "npu"
+    if cluster.device != device:
+        other_pin = "b4d4a0e" if cluster.device == "cuda" else "2e49c279"
         raise UserError(
-            f"pin {cell.pin} runs on {wanted}, and cluster_device of {cluster.name} is"
-            f" {cluster.device}; take pin {other} or another inventory"
+            f"pin {cell.pin} runs on {device}, and cluster_device of {cluster.name} is"
+            f" {cluster.device}; take pin {other_pin} or another inventory"
         )
     if cell.nodes != 1:
         raise UserError(
             f"nodes is {cell.nodes}, but the document's trainer runs on one node; set nodes: 1"
         )
-    if wanted == "npu" and cell.world_size != DEVICES:
+    if device == "npu" and cell.world_size != DEVICES:
         raise UserError(
             f"devices_per_node is {cell.devices_per_node}, but the document's trainer takes all"
             f" {DEVICES} devices of a node; set devices_per_node: {DEVICES}"

@@ -36,9 +36,13 @@ PYTHONS = ("python", "python3")
 def resolve(parameters: dict[str, Any]) -> dict[str, Any]:
     """Add the matrix's own keys with their defaults; what a cell says wins."""
     declared = parameters.get("parameters")
-    own = declared if isinstance(declared, dict) else {}
-    given = {key: value for key, value in parameters.items() if value is not None}
-    return {**parameters, **{str(key): value for key, value in own.items()}, **given}
+    declared_values = declared if isinstance(declared, dict) else {}
+    set_values = {key: value for key, value in parameters.items() if value is not None}
+    return {
+        **parameters,
+        **{str(key): value for key, value in declared_values.items()},
+        **set_values,
+    }
 
 
 def node_values(cell: Cell, node: NodeContext, local_rank: int = 0) -> dict[str, Any]:
@@ -68,9 +72,9 @@ def node_values(cell: Cell, node: NodeContext, local_rank: int = 0) -> dict[str,
 
 def python(cell: Cell, node: NodeContext) -> str | None:
     """Return the interpreter that the cell names, or its pin set's; None where it has neither."""
-    named = (cell.parameters.get("environment") or {}).get("python")
-    if named or not cell.pin:
-        return named
+    interpreter = (cell.parameters.get("environment") or {}).get("python")
+    if interpreter or not cell.pin:
+        return interpreter
     return node.program("python3")
 
 
@@ -149,7 +153,7 @@ def check(cell: Cell, cluster: Cluster) -> None:
 
 
 def readers(parameters: Mapping[str, Any]) -> Any:
-    """Return what reads the cell's log. Raises UserError for a family that there is not, and for
+    """Return what reads the cell's log. Raises UserError for an unknown family, and for
     patterns that cannot run.
     """
     from runner.logs.kinds import (  # numpy, which a listing can do without
@@ -177,11 +181,11 @@ def relies_on(cell: Cell) -> dict[str, str]:
     values = cell.parameters
     folder = words.filled(values["cwd"], own_keys(cell), "cwd") if values["cwd"] else ""
     interpreter = (values.get("environment") or {}).get("python") or ""
-    found = "" if interpreter or cell.pin else words.written((values["argv"] or [""])[0])
+    program = "" if interpreter or cell.pin else words.written((values["argv"] or [""])[0])
     return {
         "folder": folder,
         "python": interpreter,
-        "program": "" if "/" in found or "{" in found else found,
+        "program": "" if "/" in program or "{" in program else program,
     }
 
 

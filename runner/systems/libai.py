@@ -63,20 +63,20 @@ def check(cell: Cell, cluster: Cluster) -> None:
             f"pin {cell.pin} needs CUDA, and cluster_device of {cluster.name} is {cluster.device};"
             " take pin 9fc504c4-cpu"
         )
-    wanted = {"precision": "fp32", "fusions": False, "zero_stage": 0}
+    required = {"precision": "fp32", "fusions": False, "zero_stage": 0}
     reasons = {
         "precision": "amp needs a GPU",
         "fusions": "the fused operations have no CPU form",
         "zero_stage": "ZeRO aborts inside OneFlow on a CPU (register.cpp:75)",
     }
-    for name, value in wanted.items():
+    for name, value in required.items():
         if values[name] != value:
-            shown = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"{reasons[name]}; set {name}: {shown}")
+            yaml_value = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(f"{reasons[name]}; set {name}: {yaml_value}")
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """Start one oneflow.distributed.launch a node; the configuration lies in the run's folder."""
+    """Start one oneflow.distributed.launch per node; the configuration is in the run's folder."""
     values = cell.parameters
     source = f"{node.home}/src"
     files = gpt.data(cell, node)
@@ -157,8 +157,8 @@ def config(cell: Cell, node: NodeContext, files: gpt.Data) -> str:
         ]
     if values["custom_pipeline_stage_id"]:
         stages = values["pipeline_parallel"]
-        each = values["num_layers"] // stages
-        ids = " + ".join(f"[{stage}] * {each}" for stage in range(stages))
+        layers_per_stage = values["num_layers"] // stages
+        ids = " + ".join(f"[{stage}] * {layers_per_stage}" for stage in range(stages))
         lines += [f"train.dist.custom_pipeline_stage_id = {ids}"]
     return "\n".join(lines) + "\n"
 

@@ -157,7 +157,7 @@ def _check_attention(values: Mapping[str, Any]) -> None:
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """Start one torch.distributed.run a node, with static ranks."""
+    """Start one torch.distributed.run per node, with static ranks."""
     values = cell.parameters
     source = f"{node.home}/src"
     files = gpt.data(cell, node)
@@ -234,15 +234,15 @@ def _profiler(cell: Cell, node: NodeContext) -> list[str]:
         return []
     if profile.tool == TORCH:
         begin, end = profile.first, profile.last + 1
-        own = ["--use-pytorch-profiler", "--tensorboard-dir", f"{node.traces}/events"]
+        trace_options = ["--use-pytorch-profiler", "--tensorboard-dir", f"{node.traces}/events"]
     else:
-        begin, end, own = profile.first - 1, profile.last, []
+        begin, end, trace_options = profile.first - 1, profile.last, []
     argv = ["--profile", "--profile-step-start", str(begin), "--profile-step-end", str(end)]
-    return [*argv, "--profile-ranks", *map(str, profile.ranks), *own]
+    return [*argv, "--profile-ranks", *map(str, profile.ranks), *trace_options]
 
 
 def attention(cell: Cell) -> str:
-    """Say what computes attention: transformer_engine's own names stand behind its own."""
+    """Say what computes attention: transformer_engine's own names follow its own."""
     impl, backend = (cell.parameters[key] for key in ("transformer_impl", "attention_backend"))
     return str(backend) if impl == LOCAL or backend == UNFUSED else f"{impl} {backend}"
 

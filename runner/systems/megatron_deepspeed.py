@@ -327,7 +327,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
 
 
 def ds_config(values: Mapping[str, Any]) -> str:
-    """Return DeepSpeed's configuration as both documents write it, but for fp16.enabled.
+    """Return DeepSpeed's configuration as both documents write it, except fp16.enabled.
 
     Upstream's says true whatever the precision is, so that a run in single precision is in half.
     """

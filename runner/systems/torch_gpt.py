@@ -180,8 +180,8 @@ DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own f
 
 def shape(parameters: Mapping[str, Any]) -> Decoder:
     """Return the model's shape: the named size, with any of its numbers overridden."""
-    own = {name: value for name, value in parameters.items() if value is not None}
-    return gpt.shape({**MODELS[parameters["model"]], **own}, DEFAULT_VOCAB_SIZE)
+    overrides = {name: value for name, value in parameters.items() if value is not None}
+    return gpt.shape({**MODELS[parameters["model"]], **overrides}, DEFAULT_VOCAB_SIZE)
 
 
 def _is_llama(parameters: Mapping[str, Any]) -> bool:
@@ -290,7 +290,7 @@ def arithmetic(parameters: Mapping[str, Any]) -> str | None:
 
 
 def attention(cell: Cell) -> None:
-    """Leave it to the log to say which kernel ran: `auto` is none, and older logs do not say it."""
+    """Leave it to the log to say which kernel ran: `auto` is not one, and older logs lack it."""
 
 
 SYSTEM = System(

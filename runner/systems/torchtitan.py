@@ -1,8 +1,8 @@
 """torchtitan: PyTorch's own trainer of Llama 3 and others, with FSDP, tensor, pipeline and context
 parallelism, torch.compile and float8.
 
-Every option is given on the command line, over the defaults of torchtitan's own JobConfig: no TOML
-lies between a cell and what runs. docs/systems/torchtitan.md has what its run_train.sh does else.
+Every option is given on the command line, over the defaults of torchtitan's own JobConfig: no
+TOML file is used. docs/systems/torchtitan.md has what its run_train.sh does besides.
 """
 
 from collections.abc import Mapping
@@ -235,28 +235,29 @@ def _check_pipeline(values: Mapping[str, Any]) -> None:
     """Refuse stages that a model does not have, and fewer passes than stages."""
     if not MODELS[values["model"]].pipelines:
         raise UserError(f"model {values['model']} has no stages; set pipeline_parallel: 1")
-    micro, part = values["micro_batch_size"], values["pipeline_micro_batch_size"]
+    micro, pass_size = values["micro_batch_size"], values["pipeline_micro_batch_size"]
     stages = values["pipeline_parallel"]
-    if micro % part or micro // part < stages:
+    if micro % pass_size or micro // pass_size < stages:
         raise UserError(
-            f"micro_batch_size {micro} makes {micro / part:g} passes of pipeline_micro_batch_size"
-            f" {part}; make it a multiple of {part}, and {stages * part} or more"
+            f"micro_batch_size {micro} makes {micro / pass_size:g} passes of"
+            f" pipeline_micro_batch_size {pass_size}; make it a multiple of {pass_size}, and"
+            f" {stages * pass_size} or more"
         )
 
 
 def command(cell: Cell, node: NodeContext) -> Command:
-    """Start one torch.distributed.run a node, with static ranks."""
-    shown = logged_rank(cell)
+    """Start one torch.distributed.run per node, with static ranks."""
+    log_rank = logged_rank(cell)
     text = f"{node.dataset}/c4_test/data.json"
     argv = [
         *launchers.torch(launchers.RUN, node, gpt.python(node)),
-        *("--role", "rank", "--local-ranks-filter", str(_local(shown, node))),
+        *("--role", "rank", "--local-ranks-filter", str(_local(log_rank, node))),
         *("-m", "torchtitan.train"),
-        *options.words(cell, node),
+        *options.option_words(cell, node),
     ]
     caches = node.scratch or f"{node.home}/cache"
     env = {
-        "LOG_RANK": str(shown),
+        "LOG_RANK": str(log_rank),
         "PYTORCH_ALLOC_CONF": "expandable_segments:True",
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": f"{caches}/huggingface",
@@ -281,16 +282,16 @@ def logged_rank(cell: Cell) -> int:
     return cell.world_size // stages * (stages - 1)
 
 
-def _local(shown: int, node: NodeContext) -> int:
+def _local(log_rank: int, node: NodeContext) -> int:
     """Return which of the node's processes is shown in its log.
 
     Without stages every process logs the same loss. With them a process of another stage says -1:
     of a node without the one that knows it none is shown, their words are in the run's `ranks`.
     """
-    rank = shown - node.node_rank * node.nproc_per_node
+    rank = log_rank - node.node_rank * node.nproc_per_node
     if 0 <= rank < node.nproc_per_node:
         return rank
-    return node.nproc_per_node if shown else 0
+    return node.nproc_per_node if log_rank else 0
 
 
 def estimate(cell: Cell, cluster: Cluster) -> Estimate:

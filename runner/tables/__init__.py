@@ -1,6 +1,6 @@
-"""The comparison table: one row a cell, compared, scaled, and written in four formats.
+"""The comparison table: one row per cell, compared, scaled, and written in four formats.
 
-Pure: records in, rows and text out. Units stand in the machine names of the columns. People read a
+Pure: records in, rows and text out. Units are in the machine names of the columns. People read a
 dash where a number is missing, machines an empty field or null; a missing number is never 0.
 
     records -> build.rows: row.Row, with efficiency and baseline

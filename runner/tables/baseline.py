@@ -14,25 +14,23 @@ from runner.tables.formatting import value_text
 from runner.tables.row import BaselineComparison, Difference, Row, axis_names
 
 
-def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) -> list[Row]:
+def with_baseline(table: Sequence[Row], baseline: str, *, requested: bool = True) -> list[Row]:
     """Compare each row with its counterpart.
 
     `baseline` is AXIS=VALUE. Where no cell has that axis or value, a person who asked for it gets a
     UserError; one of the campaign's own leaves a note in place of differences.
     """
     try:
-        axis, wanted = _parse(table, baseline)
+        axis, base_value = _parse(table, baseline)
     except UserError:
-        if asked:
+        if requested:
             raise
-        axis, _, wanted = (part.strip() for part in baseline.partition("="))
-    named = dict.fromkeys(name for row in table for name in row.record.axes)
+        axis, _, base_value = (side.strip() for side in baseline.partition("="))
+    axes = dict.fromkeys(name for row in table for name in row.record.axes)
     other_axes = [name for name in axis_names(table) if name != axis]
     # An axis that a person named may imply the system: a trainer, say.
     told_apart = (
-        [other_axes]
-        if "system" in named
-        else [other_axes, [n for n in other_axes if n != "system"]]
+        [other_axes] if "system" in axes else [other_axes, [n for n in other_axes if n != "system"]]
     )
 
     def key(row: Row, names: Sequence[str]) -> tuple[str, ...]:
@@ -40,7 +38,7 @@ def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) ->
 
     bases: list[dict[tuple[str, ...], list[Row]]] = [{} for _ in told_apart]
     for row in table:
-        if value_text(row.value(axis)) == wanted:
+        if value_text(row.value(axis)) == base_value:
             for names, by_key in zip(told_apart, bases, strict=True):
                 by_key.setdefault(key(row, names), []).append(row)
 
@@ -49,13 +47,13 @@ def with_baseline(table: Sequence[Row], baseline: str, *, asked: bool = True) ->
         return next(filter(None, matches), [])
 
     return [
-        replace(row, comparison=_compare(row, counterparts(row), axis, wanted)) for row in table
+        replace(row, comparison=_compare(row, counterparts(row), axis, base_value)) for row in table
     ]
 
 
 def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
-    axis, _, wanted = (part.strip() for part in baseline.partition("="))
-    if not axis or not wanted:
+    axis, _, base_value = (side.strip() for side in baseline.partition("="))
+    if not axis or not base_value:
         raise UserError(f"baseline {baseline!r} should read AXIS=VALUE, for example zero_stage=0")
     names = axis_names(table)
     if axis not in names:
@@ -66,22 +64,24 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
         )
     values = list(dict.fromkeys(value_text(row.value(axis)) for row in table))
     for listed in values:
-        if alike(wanted, listed):
+        if alike(base_value, listed):
             return axis, listed
     raise UserError(
-        f"baseline {baseline!r}: no cell has {axis}={wanted}"
-        f"{nearest(wanted, values)}; values: {', '.join(values)}"
+        f"baseline {baseline!r}: no cell has {axis}={base_value}"
+        f"{nearest(base_value, values)}; values: {', '.join(values)}"
     )
 
 
-def _compare(row: Row, counterparts: Sequence[Row], axis: str, wanted: str) -> BaselineComparison:
+def _compare(
+    row: Row, counterparts: Sequence[Row], axis: str, base_value: str
+) -> BaselineComparison:
     comparison = BaselineComparison(
-        axis, wanted, is_baseline=any(base is row for base in counterparts)
+        axis, base_value, is_baseline=any(base is row for base in counterparts)
     )
     if not counterparts:
-        return replace(comparison, note=f"no cell with {axis}={wanted} and the same other axes")
+        return replace(comparison, note=f"no cell with {axis}={base_value} and the same other axes")
     if len(counterparts) > 1:
-        return replace(comparison, note=f"{len(counterparts)} cells match {axis}={wanted}")
+        return replace(comparison, note=f"{len(counterparts)} cells match {axis}={base_value}")
     base = counterparts[0]
     comparison = replace(comparison, base=base)
     if comparison.is_baseline:

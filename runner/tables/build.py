@@ -24,14 +24,14 @@ def rows(
     baseline: str | None = None,
     published: Sequence[PublishedRow] = (),
     *,
-    asked: bool = True,
+    requested: bool = True,
     prices: Prices | None = None,
 ) -> list[Row]:
-    """Build one row a cell, in the order of the records.
+    """Build one row per cell, in the order of the records.
 
-    `baseline` is AXIS=VALUE; `published` rows stand beside the cells that they name; with `prices`
-    each cell that ended ok has its cost. Raises
-    UserError when a baseline that was `asked` for names an axis or value that no cell has.
+    `baseline` is AXIS=VALUE; `published` rows are set beside the cells that they name; with
+    `prices` each cell that ended ok has its cost. Raises
+    UserError when a baseline that was `requested` for names an axis or value that no cell has.
     """
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
@@ -43,7 +43,7 @@ def rows(
             for row in table
         ]
     if baseline is not None:
-        table = with_baseline(table, baseline, asked=asked)
+        table = with_baseline(table, baseline, requested=requested)
     return with_verdicts([_readable(row) for row in with_costs(with_expectations(table), prices)])
 
 

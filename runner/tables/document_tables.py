@@ -93,8 +93,8 @@ def _ascend(entry: Entry) -> Line:
     row = entry.row
     record = row.record if row else None
     model = record.model if record else None
-    asked = entry.value("train_iters") if row else entry.figure("steps")
-    steps = float(asked) if isinstance(asked, int | float) else None
+    iterations = entry.value("train_iters") if row else entry.figure("steps")
+    steps = float(iterations) if isinstance(iterations, int | float) else None
     length = _label(entry, "seq_len", str(model.seq_length) if model else "")
     return _line(
         entry,

@@ -1,4 +1,4 @@
-"""What may stand in a table of a document's shape: our rows and published ones, alike to ask.
+"""What a table of a document's shape may hold: our rows and published ones, alike to ask.
 
 Pure. An *entry* answers for numbers by their machine names and for keys (axes, parameters, sizes,
 labels), whichever of the two it is.
@@ -25,8 +25,8 @@ _HALF = 0.05 + 1e-9
 class Entry:
     """One of our rows, or one of a document's. `number` counts our rows from 1.
 
-    `beside` is the other one, where it stands beside one: a document's row has our cell's sizes
-    where it does not give them, and our row stands in the document's table.
+    `beside` is the counterpart, where there is one: a document's row has our cell's sizes
+    where it does not give them, and our row goes into the document's table.
     """
 
     row: Row | None = None
@@ -51,8 +51,8 @@ class Entry:
         if self.row:
             return printable(self.row.cell)
         labels = self.published.labels if self.published else {}
-        named = next((labels[key] for key in ("test_num", "name") if key in labels), "")
-        return named or ", ".join(labels.values()) or PUBLISHED
+        label = next((labels[key] for key in ("test_num", "name") if key in labels), "")
+        return label or ", ".join(labels.values()) or PUBLISHED
 
     def figure(self, key: str) -> float | None:
         """Return a number by its machine name; what a run that did not end ok has is not one."""
@@ -96,9 +96,9 @@ class Entry:
 def entries(
     table: Sequence[Row], published: Sequence[PublishedRow], labels: Mapping[str, str]
 ) -> list[Entry]:
-    """List ours in their order, each behind the documents' rows that stand beside it.
+    """List ours in their order, each after the documents' rows that are its counterparts.
 
-    A document's row that stands beside none goes with the next of its rows that does, so that a
+    A document's row without a counterpart goes with the next of its rows that does, so that a
     competitor stays where the document has it; the rest comes last, in the documents' order.
     """
     row_facts = [facts(row) for row in table]
@@ -111,9 +111,9 @@ def entries(
     for index_published in reversed(range(len(published))):
         index = beside[index_published]
         following = following if index is None else index
-        near = None if index is None else table[index]
+        neighbour = None if index is None else table[index]
         placed.append(
-            (following, index_published, Entry(None, published[index_published], beside=near))
+            (following, index_published, Entry(None, published[index_published], beside=neighbour))
         )
     for index, row in enumerate(table):
         document = next((d for d in published if d.stands_beside(row_facts[index])), None)
@@ -133,7 +133,7 @@ def split_by(
     return groups
 
 
-def title(name: Sequence[tuple[str, str]], other: str) -> str:
+def title(name: Sequence[tuple[str, str]], default: str) -> str:
     """Name a split table."""
     titles = dict(name)
     if set(titles) == {"nodes", "devices_per_node"}:
@@ -141,7 +141,7 @@ def title(name: Sequence[tuple[str, str]], other: str) -> str:
             f"{titles[key]} {word}{'' if titles[key] == '1' else 's'}"
             for key, word in (("nodes", "node"), ("devices_per_node", "device"))
         )
-    return ", ".join(v if k == "table" else f"{k} {v}" for k, v in name) or other
+    return ", ".join(v if k == "table" else f"{k} {v}" for k, v in name) or default
 
 
 def difference(ours: float | None, base: float | None) -> Difference | None:

@@ -10,7 +10,7 @@ from runner.tables.catalogue.compared_columns import of_baseline
 from runner.tables.catalogue.every_column import COMPARED, for_people, missing
 from runner.tables.catalogue.every_column import notes as of_columns
 from runner.tables.catalogue.expect_columns import of_expectations
-from runner.tables.judged import of_verdicts, some
+from runner.tables.judged import cell_list, of_verdicts
 from runner.tables.row import Row
 
 MOST_SHOWN = 3  # in a terminal, unless all are asked for
@@ -29,15 +29,15 @@ def fewer_notes(all_of_them: Sequence[str], most: int | None) -> list[str]:
     return [*all_of_them[:most], f"{which}: collect --notes."]
 
 
-def notes(table: Sequence[Row], shown: Collection[str] | None = None) -> Iterator[str]:
+def notes(table: Sequence[Row], shown_keys: Collection[str] | None = None) -> Iterator[str]:
     """Yield the notes below a table: what speaks against its figures, then what its columns are.
 
-    `shown` are the keys of the columns that a narrow table kept: what explains none of them is left
-    out. Without it the notes are those of every column.
+    `shown_keys` are those of the columns that a narrow table kept: what explains none of
+    them is left out. Without it the notes are those of every column.
     """
 
     def shows(*keys: str) -> bool:
-        return shown is None or any(key in shown for key in keys)
+        return shown_keys is None or any(key in shown_keys for key in keys)
 
     yield from of_verdicts(table)
     yield from of_patterns(table)
@@ -79,7 +79,7 @@ def _of_rates(table: Sequence[Row], shows: Callable[..., bool]) -> Iterator[str]
         if row.finished and (why := missing(row).get("samples_per_s_ci_low")):
             whys.setdefault(why, []).append(printable(row.cell))
     for why, cells in whys.items():
-        yield f"no interval, and no ± of a difference: {why} ({some(cells, of=len(table))})."
+        yield f"no interval, and no ± of a difference: {why} ({cell_list(cells, of=len(table))})."
     sources = {rate.source for rate in rates}
     if sources != {"log"}:
         where = "" if sources == {"derived"} else " where the log has none"
@@ -97,7 +97,7 @@ def of_warmup(table: Sequence[Row]) -> Iterator[str]:
         return
     left_out = [
         (f"the first {counted(out, 'iteration')}" if out else "nothing")
-        + (f" of {some(cells)}" if len(cells_by_warmup) > 1 else "")
+        + (f" of {cell_list(cells)}" if len(cells_by_warmup) > 1 else "")
         for out, cells in sorted(cells_by_warmup.items())
     ]
     yield (
@@ -115,7 +115,7 @@ def of_patterns(table: Sequence[Row]) -> Iterator[str]:
         for why in (*row.statistics.unmatched.values(), *row.record.measurement.contradicted):
             cells.setdefault(why, []).append(printable(row.cell))
     for why, names in cells.items():
-        yield f"{why} (`log` of {some(names)})."
+        yield f"{why} (`log` of {cell_list(names)})."
 
 
 def of_losses(table: Sequence[Row]) -> Iterator[str]:
@@ -135,7 +135,7 @@ def of_losses(table: Sequence[Row]) -> Iterator[str]:
         if parity and parity.same is None:
             whys.setdefault(parity.why_not, []).append(printable(row.cell))
     for why, cells in whys.items():
-        yield f"loss vs baseline: not compared for {some(cells)}: {why}."
+        yield f"loss vs baseline: not compared for {cell_list(cells)}: {why}."
     yield from _of_targets(table)
 
 
@@ -157,4 +157,4 @@ def _of_targets(table: Sequence[Row]) -> Iterator[str]:
         if learning and learning.verdict is None:
             whys.setdefault(learning.why_not, []).append(printable(row.cell))
     for why, cells in whys.items():
-        yield f"learns vs baseline: not tested for {some(cells)}: {why}."
+        yield f"learns vs baseline: not tested for {cell_list(cells)}: {why}."

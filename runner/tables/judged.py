@@ -37,8 +37,8 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
             parity=row.comparison.parity if row.comparison else None,
             learning=row.comparison.learning if row.comparison else None,
             nodes_beside=_nodes([base]) if base else everywhere,
-            meanwhile=_first(row, shared),
-            beside=_first(row, beside),
+            meanwhile=_cell_of_first_repeat(row, shared),
+            beside=_cell_of_first_repeat(row, beside),
             mfu_percent=row.mfu_percent,
             resumed=goes_on,
         )
@@ -46,9 +46,9 @@ def with_verdicts(table: Sequence[Row]) -> list[Row]:
     return judged
 
 
-def _first(row: Row, others: Mapping[tuple[str, int], str]) -> str:
+def _cell_of_first_repeat(row: Row, cells: Mapping[tuple[str, int], str]) -> str:
     """Return the cell that the first of a row's repeats shared something with, if one did."""
-    first_runs = (others.get((record.cell_id, record.repeat)) for record in row.records)
+    first_runs = (cells.get((record.cell_id, record.repeat)) for record in row.records)
     return next(filter(None, first_runs), "")
 
 
@@ -92,7 +92,8 @@ def of_verdicts(table: Sequence[Row]) -> Iterator[str]:
                 cells.setdefault(row.verdict[word], []).append(printable(row.cell))
         if cells:
             whys = [
-                f"{printable(why)} ({some(names, of=len(table))})" for why, names in cells.items()
+                f"{printable(why)} ({cell_list(names, of=len(table))})"
+                for why, names in cells.items()
             ]
             whose = text.some(whys, MOST_WHYS, "; ")
             yield f"{code.sign} {word}: {whose}. {code.cure}.".lstrip()
@@ -103,7 +104,7 @@ def why_not(row: Row) -> str:
     return "; ".join(f"{word}: {why}" for word, why in row.verdict.items())
 
 
-def some(cells: Sequence[str], most: int = 4, *, of: int | None = None) -> str:
+def cell_list(cells: Sequence[str], most: int = 4, *, of: int | None = None) -> str:
     """Name some cells, or all `of` them in one."""
     if len(cells) == of and of > 1:
         return "every cell"

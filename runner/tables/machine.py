@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def to_frame(table: Sequence[Row]) -> DataFrame:
-    """Make a typed DataFrame, one row a cell: the machine columns, then `axis_<name>` of each axis.
+    """Make a typed DataFrame, one row per cell: machine columns, then `axis_<name>` of each axis.
 
     Whole numbers are Int64, others float64, texts string, yes or no boolean; what is missing is NA
     or NaN. An axis of anything but numbers is text, as a matrix file writes it.
@@ -29,7 +29,7 @@ def to_frame(table: Sequence[Row]) -> DataFrame:
     import pandas as pd  # takes most of a second to import, and only a few outputs need it
 
     chosen = for_machines(table)
-    columns = {each.key: [plain(value(row, each.key)) for row in table] for each in chosen}
+    columns = {column.key: [plain(value(row, column.key)) for row in table] for column in chosen}
     for axis in axis_names(table):
         values = [row.value(axis) for row in table]
         numbers = all(type(value) in (int, float) for value in values)
@@ -49,7 +49,7 @@ def _dtype(values: Sequence[Any]) -> Any:
 
 
 def to_csv(table: Sequence[Row]) -> str:
-    """Write one line a cell."""
+    """Write one line per cell."""
     return csv_text(to_frame(table))
 
 
@@ -59,11 +59,11 @@ def table_values(
     """Return the table as one object, as JSON has it.
 
         {"schema": 1,
-         "campaign": the campaign's name, a list when there are several, null when there is none,
-         "hidden": what ran and the matrix names no more, in a sentence; empty where nothing is,
+         "campaign": the campaign's name, a list when there are several, null without one,
+         "hidden": what ran and the matrix no longer names, in a sentence; empty where nothing is,
          "common": {machine column or axis: value} that all rows share (rows repeat it),
          "formula": {"id", "expression", "meaning", "source"} of model_tflop_per_s_per_device,
-                    a list when there are several, null when there is none,
+                    a list when there are several, null without one,
          "environment": {fact: text} of what the runs ran on, as `compare` tells two of them apart,
          "rows": [{every machine column: number, string, boolean or null,
                    "axes": {axis: value},
@@ -85,7 +85,7 @@ def table_values(
     campaigns = list(dict.fromkeys(row.record.campaign for row in table))
     columns = for_machines(table)
     rows = [
-        {each.key: plain(value(row, each.key)) for each in columns}
+        {column.key: plain(value(row, column.key)) for column in columns}
         | {
             "axes": plain(row.axes),
             "parameters": plain(row.record.parameters),
@@ -108,7 +108,9 @@ def table_values(
     models = [row.record.model for row in table if row.record.model]
     formulas = [vars(formula) for formula in dict.fromkeys(model.formula for model in models)]
     filters = asked_for(table)
-    settings = [{**row["axes"], **{each.key: row[each.key] for each in filters}} for row in rows]
+    settings = [
+        {**row["axes"], **{column.key: row[column.key] for column in filters}} for row in rows
+    ]
     return {
         "schema": 1,
         "campaign": campaigns[0] if len(campaigns) == 1 else campaigns or None,
@@ -116,7 +118,7 @@ def table_values(
         "common": {
             name: value
             for name, value in (settings[0] if settings else {}).items()
-            if all(name in other and other[name] == value for other in settings)
+            if all(name in axes and axes[name] == value for axes in settings)
         },
         "formula": formulas[0] if len(formulas) == 1 else formulas or None,
         "environment": facts_as_text(
@@ -154,5 +156,5 @@ def _arrival(row: Row, repeat: int) -> dict[str, Any]:
     return {}
 
 
-def _parts(thing: object, *names: str) -> dict[str, Any]:
-    return {name: plain(getattr(thing, name)) for name in names}
+def _parts(item: object, *names: str) -> dict[str, Any]:
+    return {name: plain(getattr(item, name)) for name in names}

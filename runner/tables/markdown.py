@@ -1,6 +1,6 @@
 """The table in GitHub's Markdown: every column, measures by their machine names.
 
-`piped` and `bulleted` are what every Markdown of ours is made of; they take escaped text alone.
+`piped` and `bulleted` are what all our Markdown is made of; they take escaped text alone.
 """
 
 from collections.abc import Iterable, Sequence

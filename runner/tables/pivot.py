@@ -36,36 +36,39 @@ def pivot(
     """Build one sheet a value of `split`; a line for each value of `rows`, side by side by
     `columns`.
 
-    Raises UserError for a key or value that no cell has, and where two cells would stand in one
+    Raises UserError for a key or value that no cell has, and where two cells would share one
     place.
     """
     columns = layout.columns or (("system",) if layout.shape == "frameworks" else ())
     values = layout.values or (_FRAMEWORKS if layout.shape == "frameworks" else ("samples_per_s",))
     cut = layout.split or ()
     rows = layout.rows or tuple(k for k in axis_names(table) if k not in (*columns, *cut))
-    known = dict.fromkeys(key for row in table for key in facts(row))
+    every_fact = dict.fromkeys(key for row in table for key in facts(row))
     for key in (*rows, *columns, *cut):
-        if table and key not in known:
-            raise UserError(f"table: no cell has the key {key!r}{nearest(key, known)}")
+        if table and key not in every_fact:
+            raise UserError(f"table: no cell has the key {key!r}{nearest(key, every_fact)}")
     names = machine_names(table)
     for value in values:
         if value not in names:
             raise UserError(f"table: there is no column {value!r}{nearest(value, names)}")
     import pandas as pd  # takes most of a second to import, and no other shape needs it
 
-    asked = {"sheet": cut, "line": rows, "beside": columns}
+    grouping = {"sheet": cut, "line": rows, "beside": columns}
     places = pd.DataFrame(
-        [{name: _place(row, keys) for name, keys in asked.items()} | {"row": row} for row in table],
-        columns=[*asked, "row"],
+        [
+            {name: _position(row, keys) for name, keys in grouping.items()} | {"row": row}
+            for row in table
+        ],
+        columns=[*grouping, "row"],
     )
     return [
         _sheet(
             ", ".join(f"{k} {v}" for k, v in zip(cut, name, strict=True)) or "all cells",
-            part,
+            group,
             rows,
             values,
         )
-        for name, part in _groups(places, "sheet")
+        for name, group in _groups(places, "sheet")
     ]
 
 
@@ -74,21 +77,21 @@ def _groups(places: DataFrame, by: str) -> Any:
     return places.groupby(by, sort=False)
 
 
-def _place(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
-    known = facts(row)
-    return tuple(MISSING if key not in known else value_text(known[key]) for key in keys)
+def _position(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
+    row_facts = facts(row)
+    return tuple(MISSING if key not in row_facts else value_text(row_facts[key]) for key in keys)
 
 
-def _sheet(title: str, part: DataFrame, rows: Sequence[str], values: Sequence[str]) -> Sheet:
-    table: list[Row] = list(part["row"])
-    for _, place in part.groupby(["line", "beside"], sort=False)["row"]:
-        if len(place) > 1:
-            one, other = (printable(row.cell) for row in place[:2])
+def _sheet(title: str, group: DataFrame, rows: Sequence[str], values: Sequence[str]) -> Sheet:
+    table: list[Row] = list(group["row"])
+    for _, same_position in group.groupby(["line", "beside"], sort=False)["row"]:
+        if len(same_position) > 1:
+            first_cell, second_cell = (printable(row.cell) for row in same_position[:2])
             raise UserError(
-                f"table: {one!r} and {other!r} are in the same place; name in `rows` or"
-                f" `columns` the axis that separates them ({', '.join(axis_names(table))})"
+                f"table: {first_cell!r} and {second_cell!r} are in the same place; name in `rows`"
+                f" or `columns` the axis that separates them ({', '.join(axis_names(table))})"
             )
-    beside: list[tuple[str, ...]] = list(part["beside"].unique())
+    beside: list[tuple[str, ...]] = list(group["beside"].unique())
     heads = [Head(key, key, number=False) for key in rows]
     for column, value in product(beside, (*values, "steps_measured", "status")):
         key = ":".join((*column, value))
@@ -96,7 +99,7 @@ def _sheet(title: str, part: DataFrame, rows: Sequence[str], values: Sequence[st
         heads.append(Head(key, header, number=value != "status"))
     lines = [
         _line(name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values)
-        for name, here in _groups(part, "line")
+        for name, here in _groups(group, "line")
     ]
     below = [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
     return Sheet(title, tuple(heads), tuple(lines), (*below, *notes(table), *of_published(table)))

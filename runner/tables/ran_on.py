@@ -14,18 +14,18 @@ from runner.terms.record import Record
 def environment_section(records: Iterable[Record]) -> dict[str, Any]:
     """Sum up what the runs ran on, from the records' `environment` (any nesting of mappings).
 
-    A mapping `nodes` or `hosts` ({host: facts}, or a list of facts with a `host`) is told apart
+    A mapping `nodes` or `hosts` ({host: facts}, or a list of facts with a `host`) is divided
     into what all nodes share and what differs between them; everything else into what all cells
     share and what differs between cells. Keys of nested mappings are joined with " / ".
     """
     cells: dict[str, dict[str, str]] = {}
     nodes: dict[str, dict[str, str]] = {}
     for record in records:
-        own, by_host = _facts(record)
+        run_facts, by_host = _facts(record)
         for host, facts in by_host.items():
             nodes.setdefault(host, {}).update(facts)
-        if own:
-            cells.setdefault(record.cell, {}).update(own)
+        if run_facts:
+            cells.setdefault(record.cell, {}).update(run_facts)
     same, differs = _told_apart(cells, missing_differs=False)
     node_same, node_differs = _told_apart(nodes, missing_differs=True)
     return {
@@ -72,13 +72,13 @@ def own_facts(table: Iterable[Row]) -> list[list[tuple[str, str]]]:
 
 def _usual(values: Sequence[str]) -> str | None:
     """Return what most have; None where as many have something else."""
-    (first, count), *others = Counter(values).most_common(2)
-    return None if others and others[0][1] == count else first
+    (most_common, count), *runners_up = Counter(values).most_common(2)
+    return None if runners_up and runners_up[0][1] == count else most_common
 
 
 def _facts(record: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return a record's environment as flat facts: of the run, and of each host."""
-    own: dict[str, str] = {}
+    run_facts: dict[str, str] = {}
     nodes: dict[str, dict[str, str]] = {}
     for name, value in record.environment.items():
         if name in ("nodes", "hosts") and (by_host := _by_host(value)):
@@ -86,8 +86,8 @@ def _facts(record: Record) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
                 flat = {key: fact for key, fact in _flat(facts).items() if fact != host}
                 nodes.setdefault(host, {}).update(flat)
         else:
-            own |= _flat({name: value})
-    return own, nodes
+            run_facts |= _flat({name: value})
+    return run_facts, nodes
 
 
 def _by_host(value: Any) -> dict[str, Mapping[str, Any]]:

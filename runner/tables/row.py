@@ -96,7 +96,7 @@ class Row:
 
     `target` is what it needs to the matrix's target_loss, None where that names none,
     `validation_target` likewise to target_validation_loss.
-    `published` are the rows of documents that stand beside the cell, in their order. `verdict` has
+    `published` are the rows of documents beside the cell, in their order. `verdict` has
     the codes of figures/publishable.py that hold, worst first, to why. `expectation` is what others
     reached on such a device with such a model in such arithmetic, None where nobody published it.
     `cost` is what it costs by a person's prices, None without any. `goodput` has what failures and
@@ -124,9 +124,9 @@ class Row:
     @property
     def _trouble(self) -> Record | None:
         """The first repeat that is not ok; of those that ended, else as NOT_ENDED has them."""
-        other = [record for record in self.records if record.status != "ok"]
-        waits = {status: place for place, status in enumerate(NOT_ENDED, 1)}
-        return min(other, key=lambda record: waits.get(record.status, 0), default=None)
+        not_ok = [record for record in self.records if record.status != "ok"]
+        waits = {status: rank for rank, status in enumerate(NOT_ENDED, 1)}
+        return min(not_ok, key=lambda record: waits.get(record.status, 0), default=None)
 
     @property
     def record(self) -> Record:
@@ -181,9 +181,9 @@ class Row:
         """
         if axis in self.axes:
             return self.axes[axis]
-        for known in (self.record.parameters, self.record.parallel):
-            if axis in known:
-                return known[axis]
+        for values in (self.record.parameters, self.record.parallel):
+            if axis in values:
+                return values[axis]
         return getattr(self.record, axis, None)
 
     @property
@@ -309,9 +309,9 @@ class Row:
     def reached(self) -> Reached:
         """What doctor's matrix product reached; of several runs that count the mean."""
         _, runs = runs_that_count(self.records)
-        each = [run.reached for run in runs] or [self.record.reached]
-        rates = [one.tflop_per_s for one in each if one.tflop_per_s is not None]
-        lacking = next((one for one in each if one.tflop_per_s is None), None)
+        measured = [run.reached for run in runs] or [self.record.reached]
+        rates = [matmul.tflop_per_s for matmul in measured if matmul.tflop_per_s is not None]
+        lacking = next((matmul for matmul in measured if matmul.tflop_per_s is None), None)
         return lacking or Reached(fmean(rates))
 
     @property
@@ -352,8 +352,8 @@ class Row:
 
     def _median(self, of: Callable[[Record], float | None]) -> float | None:
         _, runs = runs_that_count(self.records)
-        known = [value for run in runs if (value := of(run)) is not None]
-        return median(known) if known and len(known) == len(runs) else None
+        values = [value for run in runs if (value := of(run)) is not None]
+        return median(values) if values and len(values) == len(runs) else None
 
     def published_figure(self, name: str) -> float | None:
         """Return what a document printed for this cell: the first that has the figure."""

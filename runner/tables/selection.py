@@ -23,7 +23,7 @@ class Selection:
 
 def select_columns(table: Sequence[Row]) -> Selection:
     """Choose the columns: fold what all rows share, leave out what no row has."""
-    kept: list[Column] = []
+    columns: list[Column] = []
     common: dict[str, str] = {}
     for column in for_people(table):
         texts = {column.text(row) for row in table if row.finished or not column.logged}
@@ -33,9 +33,9 @@ def select_columns(table: Sequence[Row]) -> Selection:
             for text in texts - {MISSING}:
                 common[column.one_line_title] = text
         elif not texts <= {MISSING} | column.nothing:
-            kept.append(column)
+            columns.append(column)
     return Selection(
-        columns=tuple(kept),
+        columns=tuple(columns),
         common=common,
         problems=tuple(problems(table)),
         notes=tuple(notes(table)),
@@ -51,6 +51,6 @@ def problems(table: Sequence[Row]) -> list[str]:
     ]
 
 
-def alignment(shown: Sequence[Column]) -> list[str]:
+def alignment(columns: Sequence[Column]) -> list[str]:
     """Return how each column is set: measures to the right."""
-    return ["right" if column.kind == "measure" else "left" for column in shown]
+    return ["right" if column.kind == "measure" else "left" for column in columns]

@@ -3,7 +3,7 @@
 A *sheet* is one table: columns, lines and notes. A cell has a text for people and a value for
 machines, and beside it what it was compared with. JSON, by `to_json` (docs/schemas/sheets.json):
 
-    {"schema": 1, "shape": name, "hidden": what ran and the matrix names no more, in a sentence,
+    {"schema": 1, "shape": name, "hidden": what ran and the matrix no longer names, in a sentence,
      "tables": [{"title",
                  "columns": [{"key", "header"}],
                  "rows": [{"from": "ours" | "published", "cell": name or null, "status",
@@ -47,7 +47,7 @@ class Head:
 
 @dataclass(frozen=True)
 class SheetCell:
-    """What stands in a place: its text, its value, and what it was compared with."""
+    """One cell of a sheet: its text, its value, and what it was compared with."""
 
     text: str
     value: Any = None
@@ -111,18 +111,20 @@ def _alignment(sheet: Sheet) -> list[str]:
 
 
 def to_frame(sheets: Sequence[Sheet]) -> DataFrame:
-    """Make a DataFrame of all sheets, one row a line: the columns of the CSV, in their order."""
+    """Make a DataFrame of all sheets, one row per line: the columns of the CSV, in their order."""
     import pandas as pd  # takes most of a second to import, and only CSV needs it
 
     keys = dict.fromkeys(head.key for sheet in sheets for head in sheet.heads)
-    named = ["table", "from", "cell", "status", "source"]
+    leading = ["table", "from", "cell", "status", "source"]
     frame = pd.DataFrame(
         [_fields(sheet, line) for sheet in sheets for line in sheet.lines], dtype=object
     )
-    compared = [f"{key}_{part}" for key in keys for part in ("difference", "difference_percent")]
-    printed = [f"{key}_printed_{part}" for key in keys for part in ("difference", "percent")]
+    compared = [
+        f"{key}_{suffix}" for key in keys for suffix in ("difference", "difference_percent")
+    ]
+    printed = [f"{key}_printed_{suffix}" for key in keys for suffix in ("difference", "percent")]
     there = [name for name in (*compared, *printed) if name in frame]
-    return frame.reindex(columns=[*named, *keys, *there])
+    return frame.reindex(columns=[*leading, *keys, *there])
 
 
 def _fields(sheet: Sheet, line: Line) -> dict[str, Any]:

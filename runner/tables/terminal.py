@@ -27,30 +27,30 @@ def to_table(table: Sequence[Row], width: int = 120, most_notes: int | None = No
     if not table:
         return "no cells\n"
     chosen = select_columns(table)
-    shown = _fitting(table, chosen.columns, width)
-    named = table if any(column.key == "cell" for column in shown) else _numbered(table)
-    gone = [
+    columns = _fitting(table, chosen.columns, width)
+    labelled = table if any(column.key == "cell" for column in columns) else _numbered(table)
+    dropped = [
         column.one_line_title
         for column in chosen.columns
-        if column not in shown and not _alike(table, column)
+        if column not in columns and not _alike(table, column)
     ]
     below = [
-        *([NUMBERED] if named is not table else []),
-        *problems(named),
-        *fewer_notes(list(notes(named, {column.key for column in shown})), most_notes),
+        *([NUMBERED] if labelled is not table else []),
+        *problems(labelled),
+        *fewer_notes(list(notes(labelled, {column.key for column in columns})), most_notes),
     ]
-    if gone:
-        which = ", ".join(gone) if most_notes is None else f"{len(gone)} columns"
+    if dropped:
+        which = ", ".join(dropped) if most_notes is None else f"{len(dropped)} columns"
         below.append(
             f"Left out to fit {width} columns: {which} (--format markdown and csv show all)."
         )
     common = dict(chosen.common)
     for column in chosen.columns:
-        if column not in shown and _alike(table, column):
+        if column not in columns and _alike(table, column):
             common[column.one_line_title] = column.text(table[0])
     shared = ", ".join(f"{name} {value}" for name, value in common.items())
     lines = [filled(f"common: {shared}", width), ""] if shared else []
-    lines += [_grid(table, shown), "", *(filled(line, width) for line in below)]
+    lines += [_grid(table, columns), "", *(filled(line, width) for line in below)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,16 +69,16 @@ def _fitting(table: Sequence[Row], columns: Sequence[Column], width: int) -> lis
     which two rows would read alike is not given up. Where the cells' names have
     no room, their numbers take less.
     """
-    shown = _worthiest(table, columns, width)
-    others = [column for column in columns if column.key != "cell"]
-    gone = [column for column in columns if column not in shown]
-    told_apart = _distinct(table, others) == _distinct(table, columns)
+    fitting = _worthiest(table, columns, width)
+    unnamed = [column for column in columns if column.key != "cell"]
+    dropped = [column for column in columns if column not in fitting]
+    told_apart = _distinct(table, unnamed) == _distinct(table, columns)
     long = max(len(printable(row.cell)) for row in table) > SHORT_NAME
-    if all((column.worth or 0) < WORTH_OF_NAMES for column in gone) or not (long and told_apart):
-        return shown
+    if all((column.worth or 0) < WORTH_OF_NAMES for column in dropped) or not (long and told_apart):
+        return fitting
     numbers = {id(row): str(number) for number, row in enumerate(table, 1)}
     number = Column("number", title="#", shown=lambda row: numbers[id(row)])
-    return _worthiest(table, [number, *others], width)
+    return _worthiest(table, [number, *unnamed], width)
 
 
 def _worthiest(table: Sequence[Row], columns: Sequence[Column], width: int) -> list[Column]:
@@ -91,20 +91,20 @@ def _worthiest(table: Sequence[Row], columns: Sequence[Column], width: int) -> l
         )
         for column in columns
     }
-    names, shown = _distinct(table, columns), list(columns)
+    names, kept_columns = _distinct(table, columns), list(columns)
     loose = [column for column in columns if column.worth is not None]
     least_first = sorted(loose, key=lambda c: (not _alike(table, c), c.worth))
     for given_up in least_first:
-        if sum(wide[column.key] + GAP for column in shown) - GAP <= width:
+        if sum(wide[column.key] + GAP for column in kept_columns) - GAP <= width:
             break
-        fewer = [column for column in shown if column is not given_up]
+        fewer = [column for column in kept_columns if column is not given_up]
         if _distinct(table, fewer) == names:
-            shown = fewer
-    return shown
+            kept_columns = fewer
+    return kept_columns
 
 
 def _distinct(table: Sequence[Row], columns: Sequence[Column]) -> int:
-    """Say how many rows can be told apart by their names and axes."""
+    """Return how many rows have names and axes of their own."""
     tell = [column for column in columns if tells_apart(column)]
     return len({tuple(column.text(row) for column in tell) for row in table})
 

@@ -45,57 +45,67 @@ def head_lines(tuned: Tuned) -> Iterator[str]:
     figure = f", {tuned.figure:.4g} {tuned.unit}" if tuned.figure else ""
     yield f"fastest: {tuned.winner}{figure}"
     yield f"{tuned.words}."
-    fast = [one for one in tuned.candidates if one.state in ("refused", "failed") and one.figure]
-    for one in fast:
-        if tuned.figure and one.figure and one.figure < tuned.figure:
-            yield f"faster, but refused: {one.name}, {one.figure:.4g} {tuned.unit}: {one.reason}"
+    fast = [
+        candidate
+        for candidate in tuned.candidates
+        if candidate.state in ("refused", "failed") and candidate.figure
+    ]
+    for candidate in fast:
+        if tuned.figure and candidate.figure and candidate.figure < tuned.figure:
+            speed = f"{candidate.figure:.4g} {tuned.unit}"
+            yield f"faster, but refused: {candidate.name}, {speed}: {candidate.reason}"
 
 
 def _differences(tuned: Tuned, form: Form) -> list[str]:
     rows = [
-        [f"faster than {one.to}", difference_text(one), one.candidate] for one in tuned.differences
+        [f"faster than {difference.to}", difference_text(difference), difference.candidate]
+        for difference in tuned.differences
     ]
     return _grid(rows, ("", "by (95 % interval)", "which is"), form) if rows else []
 
 
-def difference_text(one: TunedDifference) -> str:
+def difference_text(difference: TunedDifference) -> str:
     """Write `+12.3 % (10.1 to 14.6)`, or why there is no such figure."""
-    if one.percent is None:
-        return one.missing
-    if one.low is None or one.high is None:
-        return f"{one.percent:+.1f} % ({one.missing})"
-    return f"{one.percent:+.1f} % ({one.low:.1f} to {one.high:.1f})"
+    if difference.percent is None:
+        return difference.missing
+    if difference.low is None or difference.high is None:
+        return f"{difference.percent:+.1f} % ({difference.missing})"
+    return f"{difference.percent:+.1f} % ({difference.low:.1f} to {difference.high:.1f})"
 
 
 def in_order(tuned: Tuned) -> list[TunedCandidate]:
     """Return the candidates that could run, winner first."""
-    legal = [one for one in tuned.candidates if one.state != "illegal"]
+    legal = [candidate for candidate in tuned.candidates if candidate.state != "illegal"]
     return sorted(
-        legal, key=lambda one: (ORDER.index(one.state), one.figure or one.predicted or 0.0)
+        legal,
+        key=lambda candidate: (
+            ORDER.index(candidate.state),
+            candidate.figure or candidate.predicted or 0.0,
+        ),
     )
 
 
-def row_of(one: TunedCandidate) -> list[str]:
+def row_of(candidate: TunedCandidate) -> list[str]:
     """Return the texts of a candidate, as HEADERS names them."""
-    state = NAMES.get(one.state, one.state)
+    state = NAMES.get(candidate.state, candidate.state)
     return [
-        one.name,
-        f"{state}: {one.reason}" if one.reason else state,
-        str(one.runs or ""),
-        "" if one.figure is None else f"{one.figure:.4g}",
-        "" if one.predicted is None else f"{one.predicted:.4g}",
-        "" if one.memory_mib is None else f"{one.memory_mib:.0f}",
-        "speed and memory" if one.pareto else "",
+        candidate.name,
+        f"{state}: {candidate.reason}" if candidate.reason else state,
+        str(candidate.runs or ""),
+        "" if candidate.figure is None else f"{candidate.figure:.4g}",
+        "" if candidate.predicted is None else f"{candidate.predicted:.4g}",
+        "" if candidate.memory_mib is None else f"{candidate.memory_mib:.0f}",
+        "speed and memory" if candidate.pareto else "",
     ]
 
 
 def _table(tuned: Tuned, form: Form) -> list[str]:
-    rows = [row_of(one) for one in in_order(tuned)]
-    shown = rows if form == "markdown" else rows[:MOST_ROWS]
+    rows = [row_of(candidate) for candidate in in_order(tuned)]
+    printed = rows if form == "markdown" else rows[:MOST_ROWS]
     lines = [f"Candidates, in {tuned.unit}; predicted with all measurements:", ""]
-    lines += _grid([[_cut(text) for text in row] for row in shown], HEADERS, form)
-    if len(rows) > len(shown):
-        lines.append(f"and {len(rows) - len(shown)} more, in the report and in --format markdown")
+    lines += _grid([[_cut(text) for text in row] for row in printed], HEADERS, form)
+    if len(rows) > len(printed):
+        lines.append(f"and {len(rows) - len(printed)} more, in the report and in --format markdown")
     return lines if rows else []
 
 
@@ -107,8 +117,13 @@ def _effects(tuned: Tuned, form: Form) -> list[str]:
     if not tuned.effects:
         return []
     rows = [
-        [one.knob, one.value, f"{one.percent:+.1f} %", "measured" if one.measured else "predicted"]
-        for one in tuned.effects
+        [
+            effect.knob,
+            effect.value,
+            f"{effect.percent:+.1f} %",
+            "measured" if effect.measured else "predicted",
+        ]
+        for effect in tuned.effects
     ]
     headers = ("knob", "value", "time", "")
     return ["The winner with one knob changed:", "", *_grid(rows, headers, form), ""]
@@ -128,12 +143,12 @@ def refusal_lines(tuned: Tuned) -> Iterator[str]:
 
 def cost_lines(tuned: Tuned) -> Iterator[str]:
     """Say what the search cost, and when it has paid for itself."""
-    tried = {run.candidate for run in tuned.runs}
+    candidates = {run.candidate for run in tuned.runs}
     legal = len(tuned.candidates) - tuned.count("illegal")
     if not tuned.runs:
         return
     cost = f"{tuned.cost:.3g} {tuned.cost_unit}, {lasts(tuned.took_s)}"
-    yield f"search: {len(tuned.runs)} runs of {len(tried)} of {legal} candidates, {cost}"
+    yield f"search: {len(tuned.runs)} runs of {len(candidates)} of {legal} candidates, {cost}"
     if tuned.pays_after:
         yield f"it has paid for itself, beside the default, after {tuned.pays_after:,} steps"
 

@@ -90,15 +90,15 @@ class Cluster:
 
         Raises UserError where they have different numbers of them.
         """
-        each = {node.devices: node.host for node in self.nodes[:nodes]}
-        if len(each) > 1:
-            have = ", ".join(f"{host} has {devices}" for devices, host in each.items())
+        hosts_by_count = {node.devices: node.host for node in self.nodes[:nodes]}
+        if len(hosts_by_count) > 1:
+            have = ", ".join(f"{host} has {devices}" for devices, host in hosts_by_count.items())
             raise UserError(
                 "the matrix gives no devices_per_node, and the nodes of a cell have different"
                 f" numbers of devices ({have}: cluster_devices_per_node of the inventory"
                 f" {self.name}); give it under `defaults`"
             )
-        return next(iter(each))
+        return next(iter(hosts_by_count))
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class Cluster:
         """
         path = self.path.resolve()
         folder = path if path.is_dir() else path.parent
-        if any(folder.is_relative_to(own / "inventory") for own in (FOLDER, PROJECT)):
+        if any(folder.is_relative_to(base / "inventory") for base in (FOLDER, PROJECT)):
             return self.name
         return f"{self.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 

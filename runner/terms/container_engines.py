@@ -239,7 +239,7 @@ _ENGINES = (
     ),
 )
 ENGINES: Mapping[str, ContainerEngine] = {engine.name: engine for engine in _ENGINES}
-REFUSALS = tuple(dict.fromkeys(each.refuses for each in _ENGINES if each.refuses))
+REFUSALS = tuple(dict.fromkeys(engine.refuses for engine in _ENGINES if engine.refuses))
 
 
 def image_name(system: str, pin: str) -> str:

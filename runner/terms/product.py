@@ -33,7 +33,7 @@ class Products:
     def fresh(self, now: float, hosts: Collection[str] | None = None) -> Products:
         """Return those measured within the week before `now`; of `hosts` alone, if given."""
         recent = {
-            host: tuple(each for each in products if 0 <= now - each.at <= WEEK_S)
+            host: tuple(product for product in products if 0 <= now - product.at <= WEEK_S)
             for host, products in self.nodes.items()
             if hosts is None or host in hosts
         }
@@ -43,8 +43,8 @@ class Products:
         """Return these, except what the newer ones have measured again."""
         nodes = dict(self.nodes)
         for host, products in newer.nodes.items():
-            again = {each.arithmetic for each in products}
-            older = (each for each in nodes.get(host, ()) if each.arithmetic not in again)
+            again = {product.arithmetic for product in products}
+            older = (product for product in nodes.get(host, ()) if product.arithmetic not in again)
             nodes[host] = (*older, *products)
         return Products(nodes)
 

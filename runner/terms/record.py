@@ -224,12 +224,16 @@ class Tried:
     hosts: tuple[str, ...] = ()
 
 
-def missing_in_all(each: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def missing_in_all(reasons: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return what all of several logs or runs lack, with the first one's reasons: what one of them
     has is not missing.
     """
-    first, *others = list(each) or [{}]
-    return {key: why for key, why in first.items() if all(key in other for other in others)}
+    first_reasons, *other_reasons = list(reasons) or [{}]
+    return {
+        key: why
+        for key, why in first_reasons.items()
+        if all(key in reasons_there for reasons_there in other_reasons)
+    }
 
 
 @dataclass(frozen=True)

@@ -117,4 +117,4 @@ class Tuned:
 
     def count(self, state: State) -> int:
         """Count the candidates in a state."""
-        return sum(one.state == state for one in self.candidates)
+        return sum(candidate.state == state for candidate in self.candidates)

@@ -100,8 +100,8 @@ class Belief:
         The standard deviation is that of a measurement, its own error included.
         """
         inverse = np.linalg.inv(self.covariance[np.ix_(rows, rows)] + np.diag(variances))
-        own = np.diag(inverse)
-        return logs - inverse @ (logs - self.mean[rows]) / own, 1 / np.sqrt(own)
+        precisions = np.diag(inverse)
+        return logs - inverse @ (logs - self.mean[rows]) / precisions, 1 / np.sqrt(precisions)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Earlier:
 class Knowledge:
     """What is known before a search begins: the machine's rates, and earlier measurements.
 
-    `of_time` False: what is measured is no time (J per token, say), so that its scale is unknown.
+    `of_time` False: what is measured is not a time (J per token, say), so its scale is unknown.
     """
 
     rates: MachineRates = field(default_factory=MachineRates)
@@ -125,14 +125,14 @@ class Knowledge:
 
     def over(self, candidates: Sequence[TuneCandidate]) -> Belief:
         """Return the belief over candidates before any of them has run."""
-        layouts = [one.layout for one in candidates if one.layout is not None]
-        known = len(layouts) == len(candidates)
-        rows = _Layouts(layouts if known else [], self.rates)
+        layouts = [candidate.layout for candidate in candidates if candidate.layout is not None]
+        all_known = len(layouts) == len(candidates)
+        rows = _Layouts(layouts if all_known else [], self.rates)
         covariance = _effects(candidates)
-        mean = -np.log(np.array([one.work for one in candidates], float))
-        if not (known and self.of_time):
+        mean = -np.log(np.array([candidate.work for candidate in candidates], float))
+        if not (all_known and self.of_time):
             covariance += UNKNOWN_SCALE**2
-        if not known:
+        if not all_known:
             return Belief(mean, covariance)
         mean += rows.prior_means(self._fitted)
         covariance += self._shared(rows, rows)
@@ -140,10 +140,10 @@ class Knowledge:
             across = self._shared(self._rows, rows)
             mean += across.T @ (self._inverse @ self._missed)
             covariance -= across.T @ self._inverse @ across
-        slopes, own = rows.slopes(self._fitted), self.own_error(layouts) ** 2
+        slopes, own_variance = rows.slopes(self._fitted), self.own_error(layouts) ** 2
         covariance += OWN_SHIFT**2 * slopes @ slopes.T
-        covariance += own * (1 - OWN_LAYOUT) * rows.alike(rows)
-        return Belief(mean, covariance + own * OWN_LAYOUT * np.eye(len(mean)))
+        covariance += own_variance * (1 - OWN_LAYOUT) * rows.alike(rows)
+        return Belief(mean, covariance + own_variance * OWN_LAYOUT * np.eye(len(mean)))
 
     def own_error(self, layouts: Sequence[Layout]) -> float:
         """Return how far these layouts' model is from what other models let expect.
@@ -151,9 +151,9 @@ class Knowledge:
         A standard deviation of the logarithm of the time. Each earlier model is predicted from the
         others; where no earlier model is as wide as these layouts, all of one width are left out.
         """
-        widths = {one.layout.hidden for one in self.earlier}
-        near = all(one.hidden in widths for one in layouts)
-        return self._left_out[_SHAPE if near else ("hidden",)]
+        widths = {item.layout.hidden for item in self.earlier}
+        as_wide = all(item.hidden in widths for item in layouts)
+        return self._left_out[_SHAPE if as_wide else ("hidden",)]
 
     @cached_property
     def _left_out(self) -> Mapping[tuple[str, ...], float]:
@@ -161,24 +161,27 @@ class Knowledge:
         return {names: self._error_of(names) for names in (_SHAPE, ("hidden",))}
 
     def _error_of(self, names: tuple[str, ...]) -> float:
-        kinds = [tuple(getattr(one.layout, name) for name in names) for one in self.earlier]
+        kinds = [
+            tuple(getattr(measurement.layout, name) for name in names)
+            for measurement in self.earlier
+        ]
         if len(set(kinds)) < 2:
             return UNLIKE_ERROR if kinds else OWN_ERROR
         inverse, squares = self._inverse_with((2 * NOISE) ** 2), 0.0
         weights = inverse @ self._missed
         for kind in sorted(set(kinds)):
-            rows = [at for at, one in enumerate(kinds) if one == kind]
+            rows = [at for at, other_kind in enumerate(kinds) if other_kind == kind]
             missed = np.linalg.solve(inverse[np.ix_(rows, rows)], weights[rows])
             squares += float(missed.var()) * len(rows)
         return float(np.clip(math.sqrt(squares / len(kinds)), *OWN_ERROR_RANGE))
 
     @cached_property
     def _rows(self) -> "_Layouts":
-        return _Layouts([one.layout for one in self.earlier], self.rates)
+        return _Layouts([measurement.layout for measurement in self.earlier], self.rates)
 
     @cached_property
     def _logs(self) -> Floats:
-        return np.asarray(np.log([one.step_s for one in self.earlier]), float)
+        return np.asarray(np.log([measurement.step_s for measurement in self.earlier]), float)
 
     @cached_property
     def _fitted(self) -> Floats:
@@ -197,10 +200,10 @@ class Knowledge:
         among = self._shared(self._rows, self._rows) + variance * np.eye(len(self.earlier))
         return np.asarray(np.linalg.inv(among), float)
 
-    def _shared(self, left: "_Layouts", right: "_Layouts") -> Floats:
+    def _shared(self, rows: "_Layouts", columns: "_Layouts") -> Floats:
         """Covariance of what all models have in common."""
-        shared = (left.slopes(self._fitted) * PRIOR_SPREAD**2) @ right.slopes(self._fitted).T
-        return shared + SHARED_ERROR**2 * left.alike(right) + SCALE[self.rates.measured] ** 2
+        shared = (rows.slopes(self._fitted) * PRIOR_SPREAD**2) @ columns.slopes(self._fitted).T
+        return shared + SHARED_ERROR**2 * rows.alike(columns) + SCALE[self.rates.measured] ** 2
 
 
 class _Layouts:
@@ -213,7 +216,10 @@ class _Layouts:
             *((name, SHAPE_OCTAVES) for name in _SHAPE),
         ]
         self.sizes = np.array(
-            [[math.log2(getattr(one, name)) / scale for name, scale in scales] for one in layouts]
+            [
+                [math.log2(getattr(layout, name)) / scale for name, scale in scales]
+                for layout in layouts
+            ]
         ).reshape(len(layouts), len(scales))
 
     def slopes(self, logs: Floats) -> Floats:
@@ -225,41 +231,41 @@ class _Layouts:
         times, slopes = log_times(self.parts, logs)
         return times + slopes @ (PRIOR_MEAN - logs)
 
-    def alike(self, other: "_Layouts") -> Floats:
+    def alike(self, layouts: "_Layouts") -> Floats:
         """Return how alike the layouts of two sets are: 1 for the same, 0 for far ones."""
-        squares = (self.sizes**2).sum(1)[:, None] + (other.sizes**2).sum(1)
-        apart = np.maximum(squares - 2 * self.sizes @ other.sizes.T, 0)
+        squares = (self.sizes**2).sum(1)[:, None] + (layouts.sizes**2).sum(1)
+        apart = np.maximum(squares - 2 * self.sizes @ layouts.sizes.T, 0)
         return np.asarray(np.exp(-apart / 2), float)
 
 
 def alike(candidates: Sequence[TuneCandidate]) -> Floats:
     """Return how alike each two candidates are in all knobs and sizes: 1 the same, 0 far apart."""
-    near = np.ones((len(candidates), len(candidates)))
-    for one in _knobs(candidates, (*_WORDS, *_SIZES)):
-        near *= one
-    return near
+    likeness = np.ones((len(candidates), len(candidates)))
+    for knob_likeness in _knobs(candidates, (*_WORDS, *_SIZES)):
+        likeness *= knob_likeness
+    return likeness
 
 
 def _effects(candidates: Sequence[TuneCandidate]) -> Floats:
     """Return the covariance of the knobs' effects, and of what they do together."""
     total = np.zeros((len(candidates), len(candidates)))
     together = np.ones_like(total)
-    for near in _knobs(candidates, _WORDS):
-        total += KNOB_EFFECT**2 * near
-        together *= near
+    for likeness in _knobs(candidates, _WORDS):
+        total += KNOB_EFFECT**2 * likeness
+        together *= likeness
     return total + OWN_ERROR**2 * together
 
 
 def _knobs(candidates: Sequence[TuneCandidate], names: Sequence[str]) -> Iterator[Floats]:
     """Yield how alike candidates are in each knob, and in fields of their layouts, if all have."""
-    if all(one.layout is not None for one in candidates):
+    if all(candidate.layout is not None for candidate in candidates):
         for name in names:
-            yield _near([getattr(one.layout, name) for one in candidates])
-    for name in sorted({name for one in candidates for name in one.knobs}):
-        yield _near([one.knobs.get(name) for one in candidates])
+            yield _likeness([getattr(candidate.layout, name) for candidate in candidates])
+    for name in sorted({name for candidate in candidates for name in candidate.knobs}):
+        yield _likeness([candidate.knobs.get(name) for candidate in candidates])
 
 
-def _near(values: Sequence[Knob]) -> Floats:
+def _likeness(values: Sequence[Knob]) -> Floats:
     """Return how alike the values of one knob are, pair by pair."""
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) == len(values) and min(numbers) > 0:

@@ -42,40 +42,43 @@ def race(
     most_repeats: int,
 ) -> RaceResult:
     """Judge the finalists by their long runs (s per step, at least one each, by id)."""
-    leader = min(times, key=lambda one: fmean(times[one]))
-    others = [one for one in times if one != leader]
-    looks = len(others) * max(most_repeats - 1, 1)
+    leader = min(times, key=lambda finalist: fmean(times[finalist]))
+    challengers = [finalist for finalist in times if finalist != leader]
+    looks = len(challengers) * max(most_repeats - 1, 1)
     differences = tuple(
-        _difference(times[leader], other, times[other], looks, margin_percent) for other in others
+        _difference(times[leader], challenger, times[challenger], looks, margin_percent)
+        for challenger in challengers
     )
-    if not others:
+    if not challengers:
         return RaceResult("alone", leader, (), None)
-    near = [one.other for one in differences if one.verdict != "faster"]
-    behind = [one.other for one in differences if one.verdict == "open"]
+    equals = [difference.other for difference in differences if difference.verdict != "faster"]
+    behind = [difference.other for difference in differences if difference.verdict == "open"]
     if behind:
-        turn = min([leader, *behind], key=lambda one: len(times[one]))
+        turn = min([leader, *behind], key=lambda finalist: len(times[finalist]))
         if len(times[turn]) < most_repeats:
             return RaceResult("undecided", leader, differences, turn)
         return RaceResult("undecided", leader, differences, None)
-    if not near:
+    if not equals:
         return RaceResult("decided", leader, differences, None)
-    return RaceResult("equal", _least_memory([leader, *near], memory_mib), differences, None)
+    return RaceResult("equal", _least_memory([leader, *equals], memory_mib), differences, None)
 
 
 def _difference(
-    ours: Sequence[float], other: str, theirs: Sequence[float], looks: int, margin: float
+    ours: Sequence[float], challenger: str, theirs: Sequence[float], looks: int, margin: float
 ) -> FinalistDifference:
-    found = rate_difference(of_values(ours), of_values(theirs), comparisons=looks)
-    ends = found.interval
+    estimate = rate_difference(of_values(ours), of_values(theirs), comparisons=looks)
+    ends = estimate.interval
     if ends is None or min(len(ours), len(theirs)) < FEWEST_RUNS:
-        return FinalistDifference(other, found.percent, None, "open")
+        return FinalistDifference(challenger, estimate.percent, None, "open")
     if -margin <= ends[0] and ends[1] <= margin:
-        return FinalistDifference(other, found.percent, ends, "equal")
-    return FinalistDifference(other, found.percent, ends, "faster" if ends[0] > 0 else "open")
+        return FinalistDifference(challenger, estimate.percent, ends, "equal")
+    return FinalistDifference(
+        challenger, estimate.percent, ends, "faster" if ends[0] > 0 else "open"
+    )
 
 
-def _least_memory(near: Sequence[str], memory_mib: Mapping[str, float]) -> str:
+def _least_memory(equals: Sequence[str], memory_mib: Mapping[str, float]) -> str:
     """Choose among equals; the fastest where the memory of one is unknown."""
-    if any(one not in memory_mib for one in near):
-        return near[0]
-    return min(near, key=lambda one: memory_mib[one])
+    if any(finalist not in memory_mib for finalist in equals):
+        return equals[0]
+    return min(equals, key=lambda finalist: memory_mib[finalist])

@@ -57,17 +57,19 @@ def memory_forecast(
     (candidates x candidates, 0 to 1).
     """
     chances = _by_neighbours(candidates, overflowed, ran, alike)
-    known = {one.id: one.memory_mib for one in candidates if one.memory_mib}
-    if not device_mib or not known:
+    estimates = {
+        candidate.id: candidate.memory_mib for candidate in candidates if candidate.memory_mib
+    }
+    if not device_mib or not estimates:
         return MemoryForecast({}, False, chances)
-    ratios = [mib / known[id_] for id_, mib in measured.items() if id_ in known and mib > 0]
+    ratios = [mib / estimates[id_] for id_, mib in measured.items() if id_ in estimates and mib > 0]
     factor = median(ratios) if ratios else 1.0
     good = sum(abs(ratio / factor - 1) <= CLOSE for ratio in ratios)
-    needed = [device_mib / known[id_] for id_ in overflowed if id_ in known]
+    needed = [device_mib / estimates[id_] for id_ in overflowed if id_ in estimates]
     trusted = (evidence or good >= GOOD_RUNS) and good >= len(ratios) - good
     trusted = trusted and max([0.0, *needed]) <= factor * (1 + CLOSE)
     factor = max([factor, *needed])
-    shares = {id_: factor * mib / device_mib for id_, mib in known.items()}
+    shares = {id_: factor * mib / device_mib for id_, mib in estimates.items()}
     return MemoryForecast(shares, trusted, chances)
 
 
@@ -80,6 +82,10 @@ def _by_neighbours(
     """Return each candidate's chance: one vote that it fits, and those of its neighbours."""
     if not overflowed or alike is None:
         return {}
-    fit = 1 + alike @ [float(one.id in ran and one.id not in overflowed) for one in candidates]
-    full = alike @ [float(one.id in overflowed) for one in candidates]
-    return dict(zip((one.id for one in candidates), (fit / (fit + full)).tolist(), strict=True))
+    fit = 1 + alike @ [
+        float(candidate.id in ran and candidate.id not in overflowed) for candidate in candidates
+    ]
+    full = alike @ [float(candidate.id in overflowed) for candidate in candidates]
+    return dict(
+        zip((candidate.id for candidate in candidates), (fit / (fit + full)).tolist(), strict=True)
+    )

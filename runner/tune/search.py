@@ -111,7 +111,7 @@ class Search:
 
     def __post_init__(self) -> None:
         """Check the candidates."""
-        if len({one.id for one in self.candidates}) < len(self.candidates):
+        if len({candidate.id for candidate in self.candidates}) < len(self.candidates):
             raise ValueError("two candidates have one id")
         if len(self.legal) > MOST_CANDIDATES:
             count = f"{len(self.legal):,} legal candidates"
@@ -120,7 +120,7 @@ class Search:
     @cached_property
     def legal(self) -> list[TuneCandidate]:
         """Candidates that no check refused."""
-        return [one for one in self.candidates if not one.refused]
+        return [candidate for candidate in self.candidates if not candidate.refused]
 
     @cached_property
     def prior(self) -> Belief:
@@ -143,14 +143,14 @@ class Search:
     def rehearse(self, trials: Sequence[Trial]) -> list[NextRun]:
         """Return the runs that follow if all take what is predicted now, whatever the budget."""
         search = replace(self, rules=replace(self.rules, budget=None))
-        times = {id_: one.step_s for id_, one in self.forecasts(trials).items()}
+        times = {id_: forecast.step_s for id_, forecast in self.forecasts(trials).items()}
         runs: list[NextRun] = []
-        seen = list(trials)
-        while isinstance(step := search.next(seen), NextRun):
+        rehearsed = list(trials)
+        while isinstance(step := search.next(rehearsed), NextRun):
             runs.append(step)
             early = step.end_above_s is not None and times[step.candidate] > step.end_above_s
             ending: TrialEnding = "ended_early" if early else "ok"
-            seen.append(Trial(step.candidate, step.length, ending, times[step.candidate]))
+            rehearsed.append(Trial(step.candidate, step.length, ending, times[step.candidate]))
         return runs
 
 
@@ -160,24 +160,26 @@ class _State:
     def __init__(self, search: Search, trials: Sequence[Trial]) -> None:
         self.search, self.trials = search, trials
         self.rules, self.legal = search.rules, search.legal
-        self.ids = [one.id for one in self.legal]
+        self.ids = [candidate.id for candidate in self.legal]
         self.standings = standings(self.ids, trials)
         self.ratio = long_per_short(self.standings)
         self.prior = search.prior
-        self.measured = np.array([at for at, one in enumerate(self.standings) if one.measured], int)
+        self.measured = np.array(
+            [at for at, standing in enumerate(self.standings) if standing.measured], int
+        )
         self.logs, self.variances = self._measurements()
         self.belief = self._belief()
         racing = [at for at in self.measured.tolist() if not self.standings[at].out]
         self.order = sorted(racing, key=lambda at: self.belief.mean[at])  # the leader first
         self.memory = self._memory()
-        self.fits = [self.memory.chance(one) for one in self.legal]
-        self.out = [self.memory.predicted_out(one) for one in self.legal]
+        self.fits = [self.memory.chance(candidate) for candidate in self.legal]
+        self.out = [self.memory.predicted_out(candidate) for candidate in self.legal]
 
     def _measurements(self) -> tuple[Floats, Floats]:
         """Return the logarithms of the times of `measured`, and the variances of their errors."""
-        error, found = noise(self.standings), [self.standings[at] for at in self.measured]
-        counts = [len(undisturbed(one.long or one.short)) for one in found]
-        logs = np.array([math.log(one.time(self.ratio)) for one in found], float)
+        error, measured = noise(self.standings), [self.standings[at] for at in self.measured]
+        counts = [len(undisturbed(standing.long or standing.short)) for standing in measured]
+        logs = np.array([math.log(standing.time(self.ratio)) for standing in measured], float)
         return logs, np.array([error**2 / n if n else _EARLY_ERROR**2 for n in counts], float)
 
     def _belief(self) -> Belief:
@@ -191,13 +193,17 @@ class _State:
         for trial in self.trials:
             if trial.memory_mib and trial.ending != "out_of_memory":
                 used[trial.candidate] = max(trial.memory_mib, used.get(trial.candidate, 0.0))
-        overflowed = {one.candidate for one in self.trials if one.ending == "out_of_memory"}
+        overflowed = {trial.candidate for trial in self.trials if trial.ending == "out_of_memory"}
         return memory_forecast(
             self.legal,
             self.rules.device_memory_mib,
             used,
             overflowed,
-            {id_ for id_, one in zip(self.ids, self.standings, strict=True) if one.measured},
+            {
+                id_
+                for id_, standing in zip(self.ids, self.standings, strict=True)
+                if standing.measured
+            },
             self.search.alike if overflowed else None,
             evidence=self.rules.memory_evidence,
         )
@@ -247,10 +253,10 @@ class _State:
 
     def _again(self) -> NextRun | None:
         """Repeat what a lost node or a contradiction leaves open."""
-        for at, one in enumerate(self.standings):
-            if one.lost and not one.out:
-                return self._run(at, one.lost, "lost_node")
-            if not one.out and (length := one.unclear(self.ratio)):
+        for at, standing in enumerate(self.standings):
+            if standing.lost and not standing.out:
+                return self._run(at, standing.lost, "lost_node")
+            if not standing.out and (length := standing.unclear(self.ratio)):
                 return self._run(at, length, "contradiction")
         return None
 
@@ -259,18 +265,18 @@ class _State:
         if len(self.measured) < 3:
             return None
         means, spreads = self.prior.without_itself(self.measured, self.logs, self.variances)
-        for place, at in enumerate(self.measured.tolist()):
-            slow = self.logs[place] - means[place] > _SURPRISE * spreads[place]
+        for row, at in enumerate(self.measured.tolist()):
+            slow = self.logs[row] - means[row] > _SURPRISE * spreads[row]
             if not (slow and self.standings[at].single and not self.standings[at].out):
                 continue
-            if self.gain(float(means[place]), float(spreads[place])) > self.rules.slack_percent:
+            if self.gain(float(means[row]), float(spreads[row])) > self.rules.slack_percent:
                 return self._run(at, "short", "surprise")
         return None
 
     def _explore(self) -> NextRun | None:
         """Run the candidate that promises most; the first is the one predicted fastest."""
         promising = [(self._forecast(at), at) for at in range(len(self.ids))]
-        promising = [(one, at) for one, at in promising if one.gain_percent > 0]
+        promising = [(promise, at) for promise, at in promising if promise.gain_percent > 0]
         if promising and not self.order:
             at = min(promising, key=lambda pair: pair[0].step_s / max(pair[0].fits, 1e-9))[1]
             return self._run(at, "short", "explore")
@@ -300,7 +306,7 @@ class _State:
                 self.ids[at]: undisturbed(self.standings[at].long)
                 for at in finalists[: self.rules.finalists]
             },
-            {one.candidate: one.memory_mib for one in self.trials if one.memory_mib},
+            {trial.candidate: trial.memory_mib for trial in self.trials if trial.memory_mib},
             self.rules.margin_percent,
             self.rules.most_repeats,
         )

@@ -45,8 +45,8 @@ COEFFICIENTS = (
     Coefficient("step", "s per step", 10e-3, 1.0),
 )
 DEVICE, HOST = slice(0, 3), slice(3, 5)  # the components of the slots, in COEFFICIENTS
-PRIOR_MEAN: Floats = np.log([one.typical for one in COEFFICIENTS])
-PRIOR_SPREAD: Floats = np.array([one.spread for one in COEFFICIENTS])
+PRIOR_MEAN: Floats = np.log([coefficient.typical for coefficient in COEFFICIENTS])
+PRIOR_SPREAD: Floats = np.array([coefficient.spread for coefficient in COEFFICIENTS])
 _SHARPNESS = 4.0  # of the soft maximum: equal sides are 19 % slower than one alone
 _ROBUST = 2.0  # standard deviations: a row that is farther off counts less (Huber)
 
@@ -56,90 +56,92 @@ def components(layouts: Sequence[Layout], rates: MachineRates) -> Floats:
     return np.array([_of_one(layout, rates) for layout in layouts], np.float64)
 
 
-def _of_one(one: Layout, rates: MachineRates) -> list[float]:
-    tokens = one.micro_batch_size * one.sequence_length / one.context_parallel
-    weights = one.layer_weights or 12 * one.hidden**2
-    slots = one.micro_batches + (one.pipeline_parallel - 1) / one.virtual_stages
-    passes = {"none": 3.0, "selective": 3.1, "full": 4.0}[one.recompute]  # backward is two
-    layers = slots * one.layers / one.pipeline_parallel * passes
-    flops = layers * tokens * (2 * weights + 4 * one.sequence_length * one.hidden)
+def _of_one(layout: Layout, rates: MachineRates) -> list[float]:
+    tokens = layout.micro_batch_size * layout.sequence_length / layout.context_parallel
+    weights = layout.layer_weights or 12 * layout.hidden**2
+    slots = layout.micro_batches + (layout.pipeline_parallel - 1) / layout.virtual_stages
+    passes = {"none": 3.0, "selective": 3.1, "full": 4.0}[layout.recompute]  # backward is two
+    layers = slots * layout.layers / layout.pipeline_parallel * passes
+    flops = layers * tokens * (2 * weights + 4 * layout.sequence_length * layout.hidden)
     # The output layer is on the last stage only, and is not computed again.
-    flops += one.micro_batches * 3 * 2 * tokens * one.hidden * one.vocabulary
+    flops += layout.micro_batches * 3 * 2 * tokens * layout.hidden * layout.vocabulary
     return [
-        flops / one.tensor_parallel / (rates.matmul * one.matmul_share),
-        layers * _layer_traffic(one, tokens) / rates.memory,
-        layers * _tensor_traffic(one, tokens, rates),
+        flops / layout.tensor_parallel / (rates.matmul * layout.matmul_share),
+        layers * _layer_traffic(layout, tokens) / rates.memory,
+        layers * _tensor_traffic(layout, tokens, rates),
         layers,
-        layers * 2 * (one.tensor_parallel > 1),
-        _gradient_time(one, weights, rates),
-        slots * _stage_time(one, tokens, rates),
-        _device_weights(one, weights) * 32 / _shards(one, 1) / rates.memory,
-        one.micro_batches,
+        layers * 2 * (layout.tensor_parallel > 1),
+        _gradient_time(layout, weights, rates),
+        slots * _stage_time(layout, tokens, rates),
+        _device_weights(layout, weights) * 32 / _shards(layout, 1) / rates.memory,
+        layout.micro_batches,
         1.0,
     ]
 
 
-def _layer_traffic(one: Layout, tokens: float) -> float:
+def _layer_traffic(layout: Layout, tokens: float) -> float:
     """Bytes of activations that one pass through one layer moves on a device."""
-    divided = 34.0 if one.sequence_parallel else 24.0
-    scores = 0.0 if one.fused_attention else 5 * one.heads * one.sequence_length / one.hidden
-    share = (34.0 - divided) + (divided + scores) / one.tensor_parallel
-    return tokens * one.hidden * share * one.value_bytes / 2
+    divided = 34.0 if layout.sequence_parallel else 24.0
+    scores = (
+        0.0 if layout.fused_attention else 5 * layout.heads * layout.sequence_length / layout.hidden
+    )
+    share = (34.0 - divided) + (divided + scores) / layout.tensor_parallel
+    return tokens * layout.hidden * share * layout.value_bytes / 2
 
 
-def _tensor_traffic(one: Layout, tokens: float, rates: MachineRates) -> float:
+def _tensor_traffic(layout: Layout, tokens: float, rates: MachineRates) -> float:
     """Seconds of the two all-reduces that a pass through one layer needs, and of context parallel.
 
     A ring all-reduce of n bytes over r ranks moves 2 * n * (r - 1) / r bytes per device.
     """
-    ranks, size = one.tensor_parallel, tokens * one.hidden * one.value_bytes
-    reduced = 2 * 2 * size * (ranks - 1) / ranks / _rate(one, ranks, 1, rates)
-    parts = one.context_parallel
-    passed = 2 * size / ranks * (parts - 1) / _rate(one, parts, ranks, rates)
+    ranks, size = layout.tensor_parallel, tokens * layout.hidden * layout.value_bytes
+    reduced = 2 * 2 * size * (ranks - 1) / ranks / _rate(layout, ranks, 1, rates)
+    parts = layout.context_parallel
+    passed = 2 * size / ranks * (parts - 1) / _rate(layout, parts, ranks, rates)
     return reduced + passed
 
 
-def _gradient_time(one: Layout, weights: int, rates: MachineRates) -> float:
+def _gradient_time(layout: Layout, weights: int, rates: MachineRates) -> float:
     """Seconds to reduce the gradients (4 bytes each) over data parallel ranks, once per step.
 
     ZeRO 3 gathers the weights for both passes of each micro batch besides.
     """
-    ranks = one.data_parallel * one.context_parallel
+    ranks = layout.data_parallel * layout.context_parallel
     moved = 2 * 4.0
-    if one.zero_stage >= 3:
-        moved = 4.0 + 2 * one.micro_batches * one.value_bytes
-    size = _device_weights(one, weights) * moved * (ranks - 1) / ranks
-    return size / _rate(one, ranks, one.tensor_parallel, rates)
+    if layout.zero_stage >= 3:
+        moved = 4.0 + 2 * layout.micro_batches * layout.value_bytes
+    size = _device_weights(layout, weights) * moved * (ranks - 1) / ranks
+    return size / _rate(layout, ranks, layout.tensor_parallel, rates)
 
 
-def _stage_time(one: Layout, tokens: float, rates: MachineRates) -> float:
+def _stage_time(layout: Layout, tokens: float, rates: MachineRates) -> float:
     """Seconds to pass activations on and their gradients back, per slot."""
-    if one.pipeline_parallel == 1:
+    if layout.pipeline_parallel == 1:
         return 0.0
-    stride = one.devices // one.pipeline_parallel
-    rate = rates.inside if stride < one.devices_per_node else rates.between
-    return 2 * tokens * one.hidden * one.value_bytes * one.virtual_stages / rate
+    stride = layout.devices // layout.pipeline_parallel
+    rate = rates.inside if stride < layout.devices_per_node else rates.between
+    return 2 * tokens * layout.hidden * layout.value_bytes * layout.virtual_stages / rate
 
 
-def _device_weights(one: Layout, weights: int) -> float:
+def _device_weights(layout: Layout, weights: int) -> float:
     """Weights of the fullest device: its layers, and the embedding of the first or last stage."""
-    layers = one.layers / one.pipeline_parallel * weights
-    return (layers + one.vocabulary * one.hidden) / one.tensor_parallel
+    layers = layout.layers / layout.pipeline_parallel * weights
+    return (layers + layout.vocabulary * layout.hidden) / layout.tensor_parallel
 
 
-def _shards(one: Layout, least: int) -> int:
+def _shards(layout: Layout, least: int) -> int:
     """Devices that share the optimizer's states, from ZeRO stage `least` on."""
-    return one.data_parallel * one.context_parallel if one.zero_stage >= least else 1
+    return layout.data_parallel * layout.context_parallel if layout.zero_stage >= least else 1
 
 
-def _rate(one: Layout, ranks: int, stride: int, rates: MachineRates) -> float:
+def _rate(layout: Layout, ranks: int, stride: int, rates: MachineRates) -> float:
     """Bytes/s per device of a ring over `ranks` devices that stand `stride` apart.
 
     Between nodes a ring has the adapters of all its devices in a node.
     """
-    if ranks * stride <= one.devices_per_node:
+    if ranks * stride <= layout.devices_per_node:
         return rates.inside
-    here = min(max(one.devices_per_node // stride, 1), ranks)
+    here = min(max(layout.devices_per_node // stride, 1), ranks)
     return min(rates.inside, rates.between * here)
 
 

@@ -97,8 +97,8 @@ class Standing:
 
 def undisturbed(times: Sequence[float]) -> list[float]:
     """Leave out one run of three or more that is slow while the others agree: a slow node."""
-    rest = sorted(times)[:-1]
-    if len(times) < 3 or max(times) <= (1 + APART) * median(rest) or _apart(rest):
+    faster = sorted(times)[:-1]
+    if len(times) < 3 or max(times) <= (1 + APART) * median(faster) or _apart(faster):
         return list(times)
     return [time for time in times if time != max(times)]
 
@@ -109,24 +109,28 @@ def _apart(times: Sequence[float]) -> bool:
 
 def standings(ids: Sequence[str], trials: Sequence[Trial]) -> list[Standing]:
     """Sum the trials up, one per id. A trial of an unknown candidate is left out."""
-    found = {id_: Standing() for id_ in ids}
+    by_id = {id_: Standing() for id_ in ids}
     for trial in trials:
-        if trial.candidate in found:
-            found[trial.candidate].add(trial)
-    return list(found.values())
+        if trial.candidate in by_id:
+            by_id[trial.candidate].add(trial)
+    return list(by_id.values())
 
 
-def long_per_short(found: Sequence[Standing]) -> float:
+def long_per_short(every: Sequence[Standing]) -> float:
     """Return how long a step of a long run takes, relative to a short one's: 1 until 3 show it."""
-    both = [fmean(one.long) / fmean(one.short) for one in found if one.long and one.short]
+    both = [
+        fmean(standing.long) / fmean(standing.short)
+        for standing in every
+        if standing.long and standing.short
+    ]
     return median_low(both) if len(both) >= 3 else 1.0
 
 
-def noise(found: Sequence[Standing]) -> float:
+def noise(every: Sequence[Standing]) -> float:
     """Estimate the standard deviation between runs of one candidate, as a share of its time."""
     squares, count = _NOISE_RUNS * _NOISE**2, _NOISE_RUNS
-    for one in found:
-        for times in (undisturbed(one.short), undisturbed(one.long)):
+    for standing in every:
+        for times in (undisturbed(standing.short), undisturbed(standing.long)):
             if len(times) > 1:
                 squares += variance(map(math.log, times)) * (len(times) - 1)
                 count += len(times) - 1

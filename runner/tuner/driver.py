@@ -76,7 +76,9 @@ class TuneSource:
     @cached_property
     def search(self) -> Search:
         """The search over all candidates."""
-        return Search([one.known for one in self.candidates.all], self.knowledge, self.rules)
+        return Search(
+            [candidate.known for candidate in self.candidates.all], self.knowledge, self.rules
+        )
 
     @cached_property
     def readings(self) -> Readings:
@@ -86,15 +88,15 @@ class TuneSource:
     def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
         """List the repeats that are over; what was interrupted the search asks for again."""
         there = ran(campaign.path)
-        found = []
+        finished = []
         for cell in cells:
             for number in sorted(
                 repeats_that_ran(campaign.path, cell.id) if cell.id in there else ()
             ):
                 attempts = campaign.attempts(cell.id, number)
                 if attempts and is_finished(attempts[-1].outcome):
-                    found.append((cell, number))
-        return found
+                    finished.append((cell, number))
+        return finished
 
     def more(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
         """List the next run; nothing once the search has ended."""
@@ -123,12 +125,14 @@ class TuneSource:
 
     def _lost(self, readings: Sequence[TuneReading]) -> str:
         """Say why no further run can be carried out, after several in a row of this session."""
-        last = readings[-min(LOST_IN_A_ROW, len(self.asked)) :] if self.asked else []
-        if len(last) < LOST_IN_A_ROW or any(one.ending != "lost_node" for one in last):
+        last_readings = readings[-min(LOST_IN_A_ROW, len(self.asked)) :] if self.asked else []
+        if len(last_readings) < LOST_IN_A_ROW or any(
+            reading.ending != "lost_node" for reading in last_readings
+        ):
             return ""
         return (
-            f"{LOST_IN_A_ROW} runs in a row could not be carried out: {last[-1].reason}; look at"
-            " the nodes, then run the same command to go on"
+            f"{LOST_IN_A_ROW} runs in a row could not be carried out: {last_readings[-1].reason};"
+            " look at the nodes, then run the same command to go on"
         )
 
     def said(self, todo: Sequence[Repeat]) -> str:
@@ -144,9 +148,9 @@ class TuneSource:
     def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
         """Hold nodes for as many runs as are probably left; the nodes are ready for all cells."""
         trials = self.found.trials if self.found else []
-        left = len(self.search.rehearse(trials)) + 2 * COMPARED_RUNS
+        runs_left = len(self.search.rehearse(trials)) + 2 * COMPARED_RUNS
         largest = sorted(cells, key=lambda cell: -cell.nodes)
-        return Wanted((largest * left)[:left], self.time_limit_s), list(cells)
+        return Wanted((largest * runs_left)[:runs_left], self.time_limit_s), list(cells)
 
     def watching(self, attempt: Attempt, run: Run) -> AbstractContextManager[None]:
         """End a run that is much slower than the fastest so far."""
@@ -160,9 +164,9 @@ def _next_repeat(campaign: Campaign, cell: Cell) -> int:
     numbers = repeats_that_ran(campaign.path, cell.id)
     if not numbers:
         return 1
-    last = max(numbers)
-    attempts = campaign.attempts(cell.id, last)
-    return last + 1 if attempts and is_finished(attempts[-1].outcome) else last
+    newest = max(numbers)
+    attempts = campaign.attempts(cell.id, newest)
+    return newest + 1 if attempts and is_finished(attempts[-1].outcome) else newest
 
 
 def next_step(
@@ -179,33 +183,37 @@ def next_step(
             search.forecasts(trials)[default.id].step_s if search.knowledge.of_time else None
         )
         return Step(default, "short", "default", predicted), None
-    asked = search.next(trials)
-    if isinstance(asked, NextRun):
-        one = candidates.by_id[asked.candidate]
-        above = asked.end_above_s and asked.end_above_s * one.known.work
-        predicted = asked.predicted_s * one.known.work if timed else None
-        return Step(one, asked.length, asked.why, predicted, above if timed else None), None
-    for one in compared(candidates, asked.winner) if asked.why != "budget" else ():
-        long = [trial for trial in trials if trial.candidate == one.id and trial.length == "long"]
-        if len(long) < COMPARED_RUNS and not _out(one.id, trials):
-            return Step(one, "long", "compare"), None
-    return None, asked
+    decision = search.next(trials)
+    if isinstance(decision, NextRun):
+        candidate = candidates.by_id[decision.candidate]
+        above = decision.end_above_s and decision.end_above_s * candidate.known.work
+        predicted = decision.predicted_s * candidate.known.work if timed else None
+        return Step(
+            candidate, decision.length, decision.why, predicted, above if timed else None
+        ), None
+    for candidate in compared(candidates, decision.winner) if decision.why != "budget" else ():
+        long = [
+            trial for trial in trials if trial.candidate == candidate.id and trial.length == "long"
+        ]
+        if len(long) < COMPARED_RUNS and not _out(candidate.id, trials):
+            return Step(candidate, "long", "compare"), None
+    return None, decision
 
 
 def compared(candidates: Candidates, winner: str | None) -> list[RaceCandidate]:
     """Return the winner, the default and the rule of thumb, each once; nothing without a winner."""
     if winner is None:
         return []
-    each = [candidates.by_id[winner], candidates.default, candidates.rule_of_thumb]
-    return list({one.id: one for one in each if one is not None}.values())
+    trio = [candidates.by_id[winner], candidates.default, candidates.rule_of_thumb]
+    return list({candidate.id: candidate for candidate in trio if candidate is not None}.values())
 
 
 def _out(candidate: str, trials: Sequence[Trial]) -> bool:
     """Whether its runs end otherwise than well, so that it is compared no further."""
-    own = [trial for trial in trials if trial.candidate == candidate]
-    lost = sum(trial.ending == "lost_node" for trial in own)
+    own_trials = [trial for trial in trials if trial.candidate == candidate]
+    lost = sum(trial.ending == "lost_node" for trial in own_trials)
     return lost >= LOST_IN_A_ROW or any(
-        trial.ending in ("failed", "refused", "out_of_memory") for trial in own
+        trial.ending in ("failed", "refused", "out_of_memory") for trial in own_trials
     )
 
 
@@ -215,6 +223,8 @@ Unit = Literal["node-hours", "device-hours"]
 def costs(candidates: Candidates, unit: Unit) -> dict[str, float]:
     """Return what an hour of each candidate costs."""
     return {
-        one.id: float(one.long.nodes if unit == "node-hours" else one.long.world_size)
-        for one in candidates.legal
+        candidate.id: float(
+            candidate.long.nodes if unit == "node-hours" else candidate.long.world_size
+        )
+        for candidate in candidates.legal
     }

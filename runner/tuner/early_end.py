@@ -55,8 +55,10 @@ def typical_step_s(attempt: Attempt, run: Run) -> float | None:
         record = Record("", "", "", "", "", "", warmup_iters=run.warmup_iters, measurement=measured)
         record = replace(record, global_batch_size=batch, profile=run.cell.profile)
         steps = counted_intervals(record)
-        times = [time for one in steps if (time := step_time_ms(one, batch)[0]) is not None]
+        times = [
+            time for interval in steps if (time := step_time_ms(interval, batch)[0]) is not None
+        ]
     except Exception:  # a log that grows: the next look, or the run's outcome, says what it holds
         return None
-    enough = sum(one.iterations for one in steps) >= FEWEST_STEPS
+    enough = sum(interval.iterations for interval in steps) >= FEWEST_STEPS
     return median(times) / 1000 if times and enough else None

@@ -70,53 +70,61 @@ class Candidates:
     @cached_property
     def by_id(self) -> Mapping[str, RaceCandidate]:
         """Each candidate by its id."""
-        return {one.id: one for one in self.all}
+        return {candidate.id: candidate for candidate in self.all}
 
     @cached_property
     def by_digest(self) -> Mapping[str, tuple[RaceCandidate, Length]]:
         """Each legal candidate by the digests of its cells, and the length of such a run."""
-        found: dict[str, tuple[RaceCandidate, Length]] = {}
-        for one in self.legal:
-            found[one.long.digest] = (one, "long")
-            found[one.short.digest] = (one, "short")
-        return found
+        runs: dict[str, tuple[RaceCandidate, Length]] = {}
+        for candidate in self.legal:
+            runs[candidate.long.digest] = (candidate, "long")
+            runs[candidate.short.digest] = (candidate, "short")
+        return runs
 
     @cached_property
     def legal(self) -> Sequence[RaceCandidate]:
         """Those that no check refused."""
-        return [one for one in self.all if not one.known.refused]
+        return [candidate for candidate in self.all if not candidate.known.refused]
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """The cells of all legal candidates."""
         return tuple(
-            {cell.id: cell for one in self.legal for cell in (one.short, one.long)}.values()
+            {
+                cell.id: cell
+                for candidate in self.legal
+                for cell in (candidate.short, candidate.long)
+            }.values()
         )
 
     @property
     def refusals(self) -> Sequence[tuple[str, int]]:
         """Each reason with the number of candidates that it refused, most first."""
-        return Counter(one.known.refused for one in self.all if one.known.refused).most_common()
+        return Counter(
+            candidate.known.refused for candidate in self.all if candidate.known.refused
+        ).most_common()
 
     @cached_property
     def default(self) -> RaceCandidate | None:
         """The one with the first value of each knob; None where it is excluded or refused."""
-        return next((one for one in self.legal if _is_first(one, self.tuning)), None)
+        return next(
+            (candidate for candidate in self.legal if _is_first(candidate, self.tuning)), None
+        )
 
     @cached_property
     def rule_of_thumb(self) -> RaceCandidate | None:
         """The one with the least model parallelism, then the largest micro batch."""
-        known = [one for one in self.legal if one.known.layout is not None]
-        return min(known, key=_thumb, default=None)
+        with_layout = [candidate for candidate in self.legal if candidate.known.layout is not None]
+        return min(with_layout, key=_thumb, default=None)
 
 
-def _is_first(one: RaceCandidate, tuning: Tuning) -> bool:
-    values = tuning.knobs_of(one.long.system)
-    return all(value == values[key][0] for key, value in one.knobs.items())
+def _is_first(candidate: RaceCandidate, tuning: Tuning) -> bool:
+    values = tuning.knobs_of(candidate.long.system)
+    return all(value == values[key][0] for key, value in candidate.knobs.items())
 
 
-def _thumb(one: RaceCandidate) -> tuple[int, ...]:
-    layout = one.known.layout
+def _thumb(candidate: RaceCandidate) -> tuple[int, ...]:
+    layout = candidate.known.layout
     assert layout is not None
     split = layout.tensor_parallel * layout.pipeline_parallel * layout.context_parallel
     redone = ("none", "selective", "full").index(layout.recompute)
@@ -139,12 +147,12 @@ def candidates_of(matrix: Matrix, cluster: Cluster) -> Candidates:
         refused = _refusal(short, long, cluster, matrix) or other_training(
             long, matrix.cells[0], matrix.tune
         )
-        known = (
+        description = (
             TuneCandidate(long.id, refused=refused)
             if refused
             else candidate_of(long, cluster, matrix.tune)
         )
-        candidates.append(RaceCandidate(known, short, long))
+        candidates.append(RaceCandidate(description, short, long))
     return Candidates(tuple(candidates), matrix.tune)
 
 
@@ -189,21 +197,21 @@ def _refusal(short: Cell, long: Cell, cluster: Cluster, matrix: Matrix) -> str:
     return ""
 
 
-def other_training(cell: Cell, first: Cell, tuning: Tuning) -> str:
+def other_training(cell: Cell, reference: Cell, tuning: Tuning) -> str:
     """Say why it would train something else than the first candidate, or nothing."""
-    system, theirs = load_system(cell.system), load_system(first.system)
+    system, theirs = load_system(cell.system), load_system(reference.system)
     facts: list[tuple[str, object, object]] = [
-        ("tokens_per_sample", system.tokens_per_sample(cell), theirs.tokens_per_sample(first)),
+        ("tokens_per_sample", system.tokens_per_sample(cell), theirs.tokens_per_sample(reference)),
     ]
     if tuning.objective != "tokens_per_s":
-        facts.append(("global batch", system.batch_size(cell), theirs.batch_size(first)))
-    if cell.system == first.system:
-        facts.append(("dataset", cell.dataset, first.dataset))
-        if system.architecture(cell) != theirs.architecture(first):
+        facts.append(("global batch", system.batch_size(cell), theirs.batch_size(reference)))
+    if cell.system == reference.system:
+        facts.append(("dataset", cell.dataset, reference.dataset))
+        if system.architecture(cell) != theirs.architecture(reference):
             return "its model is another one than the first candidate's: another training"
-    for name, ours, other in facts:
-        if ours is not None and other is not None and ours != other:
-            return f"its {name} is {ours}, and the first candidate's {other}: another training"
+    for name, ours, their_fact in facts:
+        if ours is not None and their_fact is not None and ours != their_fact:
+            return f"its {name} is {ours}, and the first candidate's {their_fact}: another training"
     return ""
 
 

@@ -53,9 +53,11 @@ class MachineConstants:
             arithmetic = "fp32"
         if arithmetic is not None and arithmetic in self.matmul:
             return self.matmul[arithmetic]
-        known = next(iter(self.matmul))
+        measured = next(iter(self.matmul))
         typical = _TYPICAL if device != "cpu" else {}
-        return self.matmul[known] * typical.get(arithmetic or "", 1.0) / typical.get(known, 1.0)
+        return (
+            self.matmul[measured] * typical.get(arithmetic or "", 1.0) / typical.get(measured, 1.0)
+        )
 
     def share(self, arithmetic: str | None, of: str | None, device: str) -> float:
         """Return the matrix rate in one arithmetic relative to another."""
@@ -117,13 +119,13 @@ def machine_of(judgement: Judgement, fingerprint: str, at: float) -> MachineCons
 
 def _middle(row: ProbeResult) -> float | None:
     """Return the median of a test's figures, noisy ones too; None of a test without any."""
-    values = [row.value(one) for one in row.figures]
+    values = [row.value(figure) for figure in row.figures]
     return median(values) if values and median(values) > 0 else None
 
 
 def earlier_of(runs: Path, campaign: str, fingerprint: str, systems: set[str]) -> list[Earlier]:
     """Return what earlier searches measured of a system on this machine; nothing of several."""
-    found: list[Earlier] = []
+    measurements: list[Earlier] = []
     for path in sorted(runs.glob(f"*/{names.TUNED}")):
         if path.parent.name == campaign or len(systems) != 1:
             continue
@@ -132,12 +134,12 @@ def earlier_of(runs: Path, campaign: str, fingerprint: str, systems: set[str]) -
         except UserError:  # what cannot be read says nothing
             continue
         if tuned is not None and tuned.fingerprint == fingerprint:
-            found += _rows(tuned.measured, next(iter(systems)))
-    return found
+            measurements += _rows(tuned.measured, next(iter(systems)))
+    return measurements
 
 
 def _rows(measured: tuple[Mapping[str, object], ...], system: str) -> Iterator[Earlier]:
-    keys = {one.name for one in fields(Layout)}
+    keys = {layout_field.name for layout_field in fields(Layout)}
     for row in measured:
         step_s = row.get("step_s")
         if row.get("system") != system or not isinstance(step_s, int | float) or step_s <= 0:

@@ -22,7 +22,9 @@ def offer(matrix: Matrix, cluster: Cluster) -> str:
     if any(other_training(cell, cells[0], tuning) for cell in cells):
         return ""
     candidates = [candidate_of(cell, cluster, tuning) for cell in cells]
-    if any(one.layout is None for one in candidates):  # nothing predicts them beforehand
+    if any(
+        candidate.layout is None for candidate in candidates
+    ):  # nothing predicts them beforehand
         return ""
     started = {step.candidate for step in Search(candidates).rehearse([])}
     return (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from node.causes import Cause, known
+from node.causes import Cause, cause_named
 from runner.base.errors import UserError
 from runner.figures.parity import parity
 from runner.folder.attempt import Attempt
@@ -68,22 +68,22 @@ class Readings:
     def of(self, campaign: Campaign, cells: Sequence[Cell]) -> list[TuneReading]:
         """Return the runs that ended, oldest first; `cells` have the ids of their folders."""
         by_digest, there = self.candidates.by_digest, ran(campaign.path)
-        own = {cell.id: by_digest[cell.digest] for cell in cells if cell.id in there}
-        found: list[TuneReading] = []
-        for cell_id in own:
+        candidates_here = {cell.id: by_digest[cell.digest] for cell in cells if cell.id in there}
+        readings: list[TuneReading] = []
+        for cell_id in candidates_here:
             for repeat in sorted(repeats_that_ran(campaign.path, cell_id)):
                 for attempt in campaign.attempts(cell_id, repeat):
-                    found += self._of(attempt, campaign, *own[cell_id])
-        return self._gated(sorted(found, key=lambda one: one.began))
+                    readings += self._of(attempt, campaign, *candidates_here[cell_id])
+        return self._gated(sorted(readings, key=lambda reading: reading.began))
 
     def _of(
-        self, attempt: Attempt, campaign: Campaign, one: RaceCandidate, length: Length
+        self, attempt: Attempt, campaign: Campaign, candidate: RaceCandidate, length: Length
     ) -> Iterator[TuneReading]:
         if attempt.path not in self._read:
             outcome = attempt.outcome
             if outcome is None:
                 return
-            self._read[attempt.path] = self._read_one(attempt, outcome, campaign, one, length)
+            self._read[attempt.path] = self._read_one(attempt, outcome, campaign, candidate, length)
         if (reading := self._read[attempt.path]) is not None:
             yield reading
 
@@ -92,14 +92,14 @@ class Readings:
         attempt: Attempt,
         outcome: Outcome,
         campaign: Campaign,
-        one: RaceCandidate,
+        candidate: RaceCandidate,
         length: Length,
     ) -> TuneReading | None:
         ending = ending_of(outcome)
         if ending is None:
             return None
         reading = TuneReading(
-            *(one.id, length, attempt.repeat, attempt.number),
+            *(candidate.id, length, attempt.repeat, attempt.number),
             began=outcome.started_at or attempt.planned_at,
             ending=ending,
             reason=outcome.reason if ending != "ok" else "",
@@ -111,7 +111,9 @@ class Readings:
             row = rows([record_of(attempt, campaign)])[0]
         except UserError as error:
             return replace(reading, ending="failed", reason=str(error))
-        return self._judged(measured(reading, row, one.cell(length), self.candidates.tuning), row)
+        return self._judged(
+            measured(reading, row, candidate.cell(length), self.candidates.tuning), row
+        )
 
     def _judged(self, reading: TuneReading, row: Row) -> TuneReading:
         """Refuse a run whose figures cannot be right, or that leaves too little memory."""
@@ -120,8 +122,10 @@ class Readings:
         reasons = [row.verdict[code] for code in GATES if code in row.verdict]
         reasons += row.record.measurement.contradicted
         if reading.figure is None and not reasons:
-            wanted = "J per token" if self.candidates.tuning.objective == "energy" else "step time"
-            reasons.append(f"no {wanted} was measured")
+            quantity = (
+                "J per token" if self.candidates.tuning.objective == "energy" else "step time"
+            )
+            reasons.append(f"no {quantity} was measured")
         share = self.candidates.tuning.headroom_percent
         if self.device_mib and reading.memory_mib:
             free = 100 * (1 - reading.memory_mib / self.device_mib)
@@ -131,58 +135,60 @@ class Readings:
                 )
         return replace(reading, ending="refused", reason=reasons[0]) if reasons else reading
 
-    def _gated(self, found: Sequence[TuneReading]) -> list[TuneReading]:
+    def _gated(self, readings: Sequence[TuneReading]) -> list[TuneReading]:
         """Refuse candidates that learn something else, or grow slower in each long run."""
         reasons: dict[str, str] = {}
-        for (id_, length), ours in _by_candidate(found).items():
-            base = self._baseline(found, self.candidates.by_id[id_], length)
+        for (id_, length), ours in _by_candidate(readings).items():
+            base = self._baseline(readings, self.candidates.by_id[id_], length)
             judged = parity(_records(ours), _records(base)) if base and base != ours else None
             if judged is not None and judged.same is False:
                 reasons.setdefault(id_, judged.words)
-            drifts = [one.drift_percent for one in ours if length == "long"]
-            if len(drifts) >= FEWEST_DRIFTING and all(each and each > 0 for each in drifts):
-                mean = sum(each or 0.0 for each in drifts) / len(drifts)
+            drifts = [reading.drift_percent for reading in ours if length == "long"]
+            if len(drifts) >= FEWEST_DRIFTING and all(drift and drift > 0 for drift in drifts):
+                mean = sum(drift or 0.0 for drift in drifts) / len(drifts)
                 reasons.setdefault(
                     id_, f"it grows slower: {mean:.1f} % in the second half of its runs"
                 )
-        last = {one.candidate: at for at, one in enumerate(found) if one.counts}
-        refused = {last[id_]: why for id_, why in reasons.items()}
+        last_index = {
+            reading.candidate: at for at, reading in enumerate(readings) if reading.counts
+        }
+        refused = {last_index[id_]: why for id_, why in reasons.items()}
         return [
-            replace(one, ending="refused", reason=refused[at]) if at in refused else one
-            for at, one in enumerate(found)
+            replace(reading, ending="refused", reason=refused[at]) if at in refused else reading
+            for at, reading in enumerate(readings)
         ]
 
     def _baseline(
-        self, found: Sequence[TuneReading], one: RaceCandidate, length: Length
+        self, readings: Sequence[TuneReading], candidate: RaceCandidate, length: Length
     ) -> list[TuneReading]:
         """Return the runs that a candidate's loss is compared with: the default's, if it is of the
         same system; else those of the first candidate of that system that ended ok.
         """
         default = self.candidates.default
-        id_ = default.id if default and default.long.system == one.long.system else None
-        for each in found:
-            same = self.candidates.by_id[each.candidate].long.system == one.long.system
-            if id_ is None and same and each.counts:
-                id_ = each.candidate
-        return [x for x in found if x.candidate == id_ and x.length == length and x.counts]
+        id_ = default.id if default and default.long.system == candidate.long.system else None
+        for reading in readings:
+            same = self.candidates.by_id[reading.candidate].long.system == candidate.long.system
+            if id_ is None and same and reading.counts:
+                id_ = reading.candidate
+        return [x for x in readings if x.candidate == id_ and x.length == length and x.counts]
 
 
-def _by_candidate(found: Sequence[TuneReading]) -> dict[tuple[str, Length], list[TuneReading]]:
+def _by_candidate(readings: Sequence[TuneReading]) -> dict[tuple[str, Length], list[TuneReading]]:
     """Group runs that ended ok; long ones behind the short ones."""
     groups: dict[tuple[str, Length], list[TuneReading]] = {}
-    for one in sorted(found, key=lambda each: each.length == "long"):
-        if one.counts:
-            groups.setdefault((one.candidate, one.length), []).append(one)
+    for reading in sorted(readings, key=lambda item: item.length == "long"):
+        if reading.counts:
+            groups.setdefault((reading.candidate, reading.length), []).append(reading)
     return groups
 
 
-def _records(found: Sequence[TuneReading]) -> list[Record]:
-    return [one.record for one in found if one.record is not None]
+def _records(readings: Sequence[TuneReading]) -> list[Record]:
+    return [reading.record for reading in readings if reading.record is not None]
 
 
 def ending_of(outcome: Outcome) -> TrialEnding | None:
     """Say how a run ended for a search; None where it says nothing."""
-    cause = known(outcome.cause)
+    cause = cause_named(outcome.cause)
     if outcome.status == "ok":
         return "ok"
     if outcome.diagnosis == OUT_OF_MEMORY or cause == Cause.OUT_OF_MEMORY:
@@ -198,19 +204,23 @@ def ending_of(outcome: Outcome) -> TrialEnding | None:
 
 def measured(reading: TuneReading, row: Row, cell: Cell, tuning: Tuning) -> TuneReading:
     """Add a run's figures."""
-    statistics, seen = row.statistics, row.record.measurement
+    statistics, measurement = row.statistics, row.record.measurement
     time = statistics.step_time_ms
     step_s = time.value / 1000 if time else None
     figure = step_s / work_of(cell, tuning) if step_s else None
     if tuning.objective == "energy":
         figure = statistics.power.joules_per_token
     drift = statistics.drift
-    peaks = (seen.memory_used_mib, seen.memory_reserved_mib, seen.memory_allocated_mib)
+    peaks = (
+        measurement.memory_used_mib,
+        measurement.memory_reserved_mib,
+        measurement.memory_allocated_mib,
+    )
     return replace(
         reading,
         step_s=step_s,
         figure=figure,
-        memory_mib=next((peak for peak in peaks if peak), seen.memory_rss_mib),
+        memory_mib=next((peak for peak in peaks if peak), measurement.memory_rss_mib),
         loss=statistics.final_loss,
         drift_percent=drift.percent if drift and drift.beyond_noise else None,
         record=row.record,
@@ -225,18 +235,18 @@ def trials_of(
     A candidate whose short run is its long one made both in one.
     """
     trials = []
-    for one in readings:
+    for reading in readings:
         trial = Trial(
-            one.candidate,
-            one.length,
-            one.ending,
-            one.figure,
-            per_hour.get(one.candidate, 0.0) * one.wall_s / 3600,
-            one.memory_mib,
-            one.reason,
+            reading.candidate,
+            reading.length,
+            reading.ending,
+            reading.figure,
+            per_hour.get(reading.candidate, 0.0) * reading.wall_s / 3600,
+            reading.memory_mib,
+            reading.reason,
         )
         trials.append(trial)
-        pair = candidates.by_id[one.candidate]
-        if pair.short.digest == pair.long.digest and one.ending == "ok":
+        pair = candidates.by_id[reading.candidate]
+        if pair.short.digest == pair.long.digest and reading.ending == "ok":
             trials.append(replace(trial, length="long", cost=0.0))
     return trials

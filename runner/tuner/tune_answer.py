@@ -29,7 +29,7 @@ UNITS: Mapping[str, str] = {
 ENDS: Mapping[str, str] = {
     "decided": "the winner is faster than each other finalist",
     "equal": "the finalists are equal within the margin; the one with least memory wins",
-    "undecided": "the finalists cannot be told apart; the fastest by its mean wins",
+    "undecided": "the finalists show no difference; the fastest by its mean wins",
     "alone": "one candidate was left in the final race",
     "budget": "the budget ended the search; the fastest so far",
     "none_legal": "no combination of the knobs can run",
@@ -53,57 +53,57 @@ class Answering:
     notes: Sequence[str] = ()
     _predicted: dict[int, float] = field(default_factory=dict)
 
-    def answer(self, found: SearchProgress) -> Tuned:
+    def answer(self, progress: SearchProgress) -> Tuned:
         """Return what is known after these runs."""
-        why = found.end.why if found.end else "stopped" if found.stopped else "going_on"
-        winner = found.end.winner if found.end else None
-        forecasts = self.search.forecasts(found.trials)
-        runs = self._runs(found.readings)
-        rows = self._rows(found, forecasts, winner)
+        why = progress.end.why if progress.end else "stopped" if progress.stopped else "going_on"
+        winner = progress.end.winner if progress.end else None
+        forecasts = self.search.forecasts(progress.trials)
+        runs = self._runs(progress.readings)
+        rows = self._rows(progress, forecasts, winner)
         best = self.candidates.by_id[winner] if winner else None
         return Tuned(
             objective=self.candidates.tuning.objective,
             unit=UNITS[self.candidates.tuning.objective],
             why=why,
-            words=found.stopped or ENDS[why],
+            words=progress.stopped or ENDS[why],
             inventory=self.inventory,
             fingerprint=self.fingerprint,
             winner=best.name if best else None,
-            figure=_figure(best.id, found.readings) if best else None,
-            differences=tuple(self._differences(best, found.readings)) if best else (),
+            figure=_figure(best.id, progress.readings) if best else None,
+            differences=tuple(self._differences(best, progress.readings)) if best else (),
             candidates=_with_pareto(rows),
             runs=runs,
-            effects=tuple(self._effects(best, found.readings, forecasts)) if best else (),
+            effects=tuple(self._effects(best, progress.readings, forecasts)) if best else (),
             refusals=dict(self.candidates.refusals),
-            cost=sum(trial.cost for trial in found.trials),
+            cost=sum(trial.cost for trial in progress.trials),
             cost_unit=self.unit,
-            took_s=sum(one.wall_s for one in found.readings),
-            pays_after=self._pays_after(best, found.readings) if best else None,
+            took_s=sum(reading.wall_s for reading in progress.readings),
+            pays_after=self._pays_after(best, progress.readings) if best else None,
             notes=tuple(self.notes),
-            measured=tuple(self._measured(found.readings)),
+            measured=tuple(self._measured(progress.readings)),
         )
 
     def _runs(self, readings: Sequence[TuneReading]) -> tuple[TunedRun, ...]:
-        made, best = [], None
-        for number, one in enumerate(readings, 1):
-            if one.counts and one.figure is not None:
-                best = one.figure if best is None else min(best, one.figure)
-            made.append(
+        rows, best = [], None
+        for number, reading in enumerate(readings, 1):
+            if reading.counts and reading.figure is not None:
+                best = reading.figure if best is None else min(best, reading.figure)
+            rows.append(
                 TunedRun(
                     number=number,
-                    candidate=self.candidates.by_id[one.candidate].name,
-                    length=one.length,
-                    ending=one.ending,
-                    began=one.began,
-                    wall_s=one.wall_s,
-                    reason=one.reason,
-                    figure=one.figure,
+                    candidate=self.candidates.by_id[reading.candidate].name,
+                    length=reading.length,
+                    ending=reading.ending,
+                    began=reading.began,
+                    wall_s=reading.wall_s,
+                    reason=reading.reason,
+                    figure=reading.figure,
                     predicted=self._prediction(number, readings),
-                    memory_mib=one.memory_mib,
+                    memory_mib=reading.memory_mib,
                     best=best,
                 )
             )
-        return tuple(made)
+        return tuple(rows)
 
     def _prediction(self, number: int, readings: Sequence[TuneReading]) -> float | None:
         """Return what was predicted of a run by those before it."""
@@ -116,32 +116,34 @@ class Answering:
         return self._predicted[number] if self._scaled(number) else None
 
     def _scaled(self, number: int) -> bool:
-        """Whether the scale was known by then: of what is no time a first run has to tell it."""
+        """Whether the scale was known by then: of what is not a time it takes a first run."""
         knowledge = self.search.knowledge
-        known = all(one.known.layout is not None for one in self.candidates.legal)
-        return number > 1 or (knowledge.of_time and known)
+        all_known = all(candidate.known.layout is not None for candidate in self.candidates.legal)
+        return number > 1 or (knowledge.of_time and all_known)
 
     def _rows(
-        self, found: SearchProgress, forecasts: Mapping[str, Forecast], winner: str | None
+        self, progress: SearchProgress, forecasts: Mapping[str, Forecast], winner: str | None
     ) -> list[TunedCandidate]:
         rows = []
-        for one in self.candidates.all:
-            own = [each for each in found.readings if each.candidate == one.id]
-            forecast = forecasts.get(one.id)
-            state, reason = _state(one, own, forecast, winner)
-            memory = [each.memory_mib for each in own if each.memory_mib]
-            known = forecast is not None and (bool(found.readings) or self._scaled(1))
+        for candidate in self.candidates.all:
+            own_readings = [
+                reading for reading in progress.readings if reading.candidate == candidate.id
+            ]
+            forecast = forecasts.get(candidate.id)
+            state, reason = _state(candidate, own_readings, forecast, winner)
+            memory = [reading.memory_mib for reading in own_readings if reading.memory_mib]
+            predictable = forecast is not None and (bool(progress.readings) or self._scaled(1))
             rows.append(
                 TunedCandidate(
-                    name=one.name,
-                    knobs=dict(one.knobs),
+                    name=candidate.name,
+                    knobs=dict(candidate.knobs),
                     state=state,
                     reason=reason,
-                    runs=len(own),
-                    figure=_figure(one.id, found.readings),
-                    predicted=forecast.step_s if forecast and known else None,
+                    runs=len(own_readings),
+                    figure=_figure(candidate.id, progress.readings),
+                    predicted=forecast.step_s if forecast and predictable else None,
                     memory_mib=max(memory, default=None),
-                    memory_estimate_mib=one.known.memory_mib,
+                    memory_estimate_mib=candidate.known.memory_mib,
                 )
             )
         return rows
@@ -151,13 +153,13 @@ class Answering:
     ) -> list[TunedDifference]:
         """Compare the winner with the default, the rule of thumb and the second."""
         second = _second(winner.id, readings)
-        named = [
+        rivals = [
             ("the default", self.candidates.default),
             ("the rule of thumb", self.candidates.rule_of_thumb),
             ("the second", self.candidates.by_id[second] if second else None),
         ]
-        each = [(to, one) for to, one in named if one is not None]
-        return [_difference(to, winner, one, readings, len(each)) for to, one in each]
+        present = [(to, rival) for to, rival in rivals if rival is not None]
+        return [_difference(to, winner, rival, readings, len(present)) for to, rival in present]
 
     def _effects(
         self,
@@ -166,19 +168,25 @@ class Answering:
         forecasts: Mapping[str, Forecast],
     ) -> list[KnobEffect]:
         """Compare the winner with those that differ from it in one knob."""
-        best, found = forecasts[winner.id].step_s, []
-        out = {one.candidate for one in readings if one.ending in OUT}
-        for one in self.candidates.legal:
-            if one.id in out:  # it may not win: what it would cost is no choice
+        best, effects = forecasts[winner.id].step_s, []
+        out = {reading.candidate for reading in readings if reading.ending in OUT}
+        for candidate in self.candidates.legal:
+            if candidate.id in out:  # it may not win: what it would cost is no choice
                 continue
-            other = [key for key in winner.knobs if one.knobs.get(key) != winner.knobs[key]]
-            if len(other) != 1 or set(one.knobs) != set(winner.knobs):
+            changed_knobs = [
+                key for key in winner.knobs if candidate.knobs.get(key) != winner.knobs[key]
+            ]
+            if len(changed_knobs) != 1 or set(candidate.knobs) != set(winner.knobs):
                 continue
-            percent = 100 * (forecasts[one.id].step_s / best - 1)
-            measured = _figure(one.id, readings) is not None
-            found.append(KnobEffect(other[0], label(one.knobs[other[0]]), percent, measured))
+            percent = 100 * (forecasts[candidate.id].step_s / best - 1)
+            measured = _figure(candidate.id, readings) is not None
+            effects.append(
+                KnobEffect(
+                    changed_knobs[0], label(candidate.knobs[changed_knobs[0]]), percent, measured
+                )
+            )
         order = list(winner.knobs)
-        return sorted(found, key=lambda one: (order.index(one.knob), one.percent))
+        return sorted(effects, key=lambda effect: (order.index(effect.knob), effect.percent))
 
     def _pays_after(self, winner: RaceCandidate, readings: Sequence[TuneReading]) -> int | None:
         """Return the steps after which the winner has saved the time of the search."""
@@ -187,16 +195,16 @@ class Answering:
         theirs = _step_s(default.id, readings) if default else None
         if ours is None or theirs is None or theirs <= ours:
             return None
-        return round(sum(one.wall_s for one in readings) / (theirs - ours))
+        return round(sum(reading.wall_s for reading in readings) / (theirs - ours))
 
     def _measured(self, readings: Sequence[TuneReading]) -> list[dict[str, object]]:
         """Return layouts and step times, for later searches."""
         rows = []
-        for one in self.candidates.legal:
-            step_s = _step_s(one.id, readings)
-            if one.known.layout is not None and step_s is not None:
-                layout = asdict(one.known.layout)
-                rows.append({"system": one.long.system, **layout, "step_s": step_s})
+        for candidate in self.candidates.legal:
+            step_s = _step_s(candidate.id, readings)
+            if candidate.known.layout is not None and step_s is not None:
+                layout = asdict(candidate.known.layout)
+                rows.append({"system": candidate.long.system, **layout, "step_s": step_s})
         return rows
 
 
@@ -204,28 +212,30 @@ def _of(
     candidate: str, readings: Sequence[TuneReading], *, long_alone: bool = False
 ) -> list[TuneReading]:
     """Return a candidate's long runs that ended ok; without any its short ones."""
-    own = [one for one in readings if one.candidate == candidate and one.figure]
-    good = [one for one in own if one.ending in ("ok", "refused")]
-    long = [one for one in good if one.length == "long"]
+    own_readings = [
+        reading for reading in readings if reading.candidate == candidate and reading.figure
+    ]
+    good = [reading for reading in own_readings if reading.ending in ("ok", "refused")]
+    long = [reading for reading in good if reading.length == "long"]
     if long_alone:
         return long
-    return long or good or [one for one in own if one.ending == "ended_early"]
+    return long or good or [reading for reading in own_readings if reading.ending == "ended_early"]
 
 
 def _figure(candidate: str, readings: Sequence[TuneReading]) -> float | None:
-    own = [one.figure for one in _of(candidate, readings) if one.figure]
-    return fmean(undisturbed(own)) if own else None
+    figures = [reading.figure for reading in _of(candidate, readings) if reading.figure]
+    return fmean(undisturbed(figures)) if figures else None
 
 
 def _step_s(candidate: str, readings: Sequence[TuneReading]) -> float | None:
-    own = [one.step_s for one in _of(candidate, readings) if one.step_s]
-    return fmean(undisturbed(own)) if own else None
+    times = [reading.step_s for reading in _of(candidate, readings) if reading.step_s]
+    return fmean(undisturbed(times)) if times else None
 
 
 def _second(winner: str, readings: Sequence[TuneReading]) -> str | None:
     """Return the fastest other candidate that may win, of those with long runs if there are any."""
-    out = {one.candidate for one in readings if one.ending in OUT}
-    names = {one.candidate for one in readings if one.counts} - {winner} - out
+    out = {reading.candidate for reading in readings if reading.ending in OUT}
+    names = {reading.candidate for reading in readings if reading.counts} - {winner} - out
     long = {name for name in names if _of(name, readings, long_alone=True)}
     return min(long or names, key=lambda name: _figure(name, readings) or 0.0, default=None)
 
@@ -235,37 +245,40 @@ def _difference(
 ) -> TunedDifference:
     if ours.id == theirs.id:
         return TunedDifference(to, theirs.name, missing="it is the winner")
-    one, other = (
+    our_figures, their_figures = (
         undisturbed([x.figure for x in _of(name, readings) if x.figure])
         for name in (ours.id, theirs.id)
     )
-    if not one or not other:
+    if not our_figures or not their_figures:
         why = next((x.reason for x in readings if x.candidate == theirs.id and x.reason), "")
         return TunedDifference(to, theirs.name, missing=why or "it did not run")
-    found = rate_difference(of_values(one), of_values(other), comparisons=count)
-    low, high = found.interval or (None, None)
-    return TunedDifference(to, theirs.name, found.percent, low, high, found.missing)
+    estimate = rate_difference(of_values(our_figures), of_values(their_figures), comparisons=count)
+    low, high = estimate.interval or (None, None)
+    return TunedDifference(to, theirs.name, estimate.percent, low, high, estimate.missing)
 
 
 def _state(
-    one: RaceCandidate, own: Sequence[TuneReading], forecast: Forecast | None, winner: str | None
+    candidate: RaceCandidate,
+    readings: Sequence[TuneReading],
+    forecast: Forecast | None,
+    winner: str | None,
 ) -> tuple[State, str]:
-    if one.known.refused:
-        return "illegal", one.known.refused
-    if one.id == winner:
+    if candidate.known.refused:
+        return "illegal", candidate.known.refused
+    if candidate.id == winner:
         return "winner", ""
     for ending in OUT:
-        for each in own:
-            if each.ending == ending:
-                return ("refused" if ending == "refused" else "failed"), each.reason
-    if any(each.counts and each.length == "long" for each in own):
+        for reading in readings:
+            if reading.ending == ending:
+                return ("refused" if ending == "refused" else "failed"), reading.reason
+    if any(reading.counts and reading.length == "long" for reading in readings):
         return "finalist", ""
-    if any(each.counts for each in own):
+    if any(reading.counts for reading in readings):
         return "tried", ""
-    if early := [each for each in own if each.ending == "ended_early"]:
+    if early := [reading for reading in readings if reading.ending == "ended_early"]:
         return "ended_early", early[-1].reason
-    if own:
-        return "failed", own[-1].reason
+    if readings:
+        return "failed", readings[-1].reason
     if forecast is not None and forecast.predicted_out:
         return "predicted_out", "its memory is predicted to exceed a device's"
     return "not_tried", ""
@@ -273,20 +286,20 @@ def _state(
 
 def _with_pareto(rows: Sequence[TunedCandidate]) -> tuple[TunedCandidate, ...]:
     """Mark the candidates that no other one beats in both speed and memory."""
-    known = [(one.figure, one.memory_mib) for one in rows if _may_win(one)]
-    made = []
-    for one in rows:
-        beaten = not _may_win(one) or any(
-            figure <= (one.figure or 0)
-            and memory <= (one.memory_mib or 0)
-            and (figure, memory) != (one.figure, one.memory_mib)
-            for figure, memory in known
+    points = [(row.figure, row.memory_mib) for row in rows if _may_win(row)]
+    marked = []
+    for row in rows:
+        beaten = not _may_win(row) or any(
+            figure <= (row.figure or 0)
+            and memory <= (row.memory_mib or 0)
+            and (figure, memory) != (row.figure, row.memory_mib)
+            for figure, memory in points
             if figure is not None and memory is not None
         )
-        made.append(replace(one, pareto=not beaten))
-    return tuple(made)
+        marked.append(replace(row, pareto=not beaten))
+    return tuple(marked)
 
 
-def _may_win(one: TunedCandidate) -> bool:
-    good = one.state in ("winner", "finalist", "tried")
-    return good and one.figure is not None and one.memory_mib is not None
+def _may_win(candidate: TunedCandidate) -> bool:
+    good = candidate.state in ("winner", "finalist", "tried")
+    return good and candidate.figure is not None and candidate.memory_mib is not None

@@ -85,10 +85,10 @@ class TuneSession:
 
     def measure(self) -> None:
         """Measure the machine where that was not done yet, and is of use."""
-        layouts = any(one.known.layout for one in self.checked.legal)
+        layouts = any(candidate.known.layout for candidate in self.checked.legal)
         if self.options.measure and layouts and not self.machine.at:
-            made, why = measure(self.inventory, self.runs, self.cluster, self.say)
-            self.__dict__["machine"] = made
+            constants, why = measure(self.inventory, self.runs, self.cluster, self.say)
+            self.__dict__["machine"] = constants
             self.notes += (why,) if why else ()
 
     @cached_property
@@ -96,12 +96,13 @@ class TuneSession:
         """All combinations, with the matrix rates of their arithmetics."""
         base = self._arithmetic(self.checked.legal[0].long) if self.checked.legal else None
 
-        def scaled(one: RaceCandidate) -> RaceCandidate:
-            if one.known.layout is None:
-                return one
-            share = self.machine.share(self._arithmetic(one.long), base, self.cluster.device)
+        def scaled(candidate: RaceCandidate) -> RaceCandidate:
+            if candidate.known.layout is None:
+                return candidate
+            share = self.machine.share(self._arithmetic(candidate.long), base, self.cluster.device)
             return replace(
-                one, known=replace(one.known, layout=with_share(one.known.layout, share))
+                candidate,
+                known=replace(candidate.known, layout=with_share(candidate.known.layout, share)),
             )
 
         return Candidates(tuple(map(scaled, self.checked.all)), self.checked.tuning)
@@ -113,12 +114,12 @@ class TuneSession:
     def knowledge(self) -> Knowledge:
         """The machine's rates, and what earlier searches measured."""
         legal = self.candidates.legal
-        systems = {one.long.system for one in legal}
+        systems = {candidate.long.system for candidate in legal}
         arithmetic = self._arithmetic(legal[0].long) if legal else None
         rates = self.machine.rates(arithmetic, self.cluster.device) if legal else MachineRates()
         timed = self.candidates.tuning.objective != "energy"
-        known = earlier_of(self.runs, self.campaign.name, self.cluster.digest, systems)
-        return Knowledge(rates, tuple(known) if timed else (), of_time=timed)
+        earlier = earlier_of(self.runs, self.campaign.name, self.cluster.digest, systems)
+        return Knowledge(rates, tuple(earlier) if timed else (), of_time=timed)
 
     @cached_property
     def rules(self) -> TuneRules:
@@ -163,15 +164,15 @@ class TuneSession:
             self.source.per_hour,
         )
 
-    def save(self, campaign: Campaign, found: SearchProgress) -> Tuned:
+    def save(self, campaign: Campaign, progress: SearchProgress) -> Tuned:
         """Write how far the search is; at its end the winner, too."""
         self.answering.notes = self.notes
-        tuned = self.answering.answer(found)
-        winner = found.end.winner if found.end else None
+        tuned = self.answering.answer(progress)
+        winner = progress.end.winner if progress.end else None
         if winner is not None:
-            one = self.candidates.by_id[winner]
-            tuned = replace(tuned, commands=commands(self.matrix, one, self.cluster))
-            write_text(campaign.path / names.WINNER, winner_matrix(self.matrix, one))
+            winning = self.candidates.by_id[winner]
+            tuned = replace(tuned, commands=commands(self.matrix, winning, self.cluster))
+            write_text(campaign.path / names.WINNER, winner_matrix(self.matrix, winning))
         save_tuned(campaign.path, tuned)
         return tuned
 
@@ -179,8 +180,8 @@ class TuneSession:
         """Read what ran before; asks no node."""
         if not self.campaign.begun:
             return self.source.look(self.campaign, ())
-        held = self.campaign.grown(self.held, self.cluster).matrix
-        return self.source.look(self.campaign, held.cells)
+        matrix = self.campaign.grown(self.held, self.cluster).matrix
+        return self.source.look(self.campaign, matrix.cells)
 
     def refuse_unusable(self) -> None:
         """Raise UserError where no combination can run, or no run can be compared."""
@@ -214,47 +215,49 @@ class TuneSession:
 
     def finished(self) -> Tuned:
         """Return the answer after the last run, and write it."""
-        found = self.look()
+        progress = self.look()
         if self.source.found and self.source.found.stopped:
-            found = replace(found, step=None, stopped=self.source.found.stopped)
+            progress = replace(progress, step=None, stopped=self.source.found.stopped)
         if not self.campaign.begun:
-            return self.answering.answer(found)
-        return self.save(self.campaign, found)
+            return self.answering.answer(progress)
+        return self.save(self.campaign, progress)
 
-    def plan(self, found: SearchProgress) -> dict[str, Any]:
+    def plan(self, progress: SearchProgress) -> dict[str, Any]:
         """Return what `tune --plan --format json` prints."""
         legal, every = self.candidates.legal, self.candidates.all
-        steps = self.source.search.rehearse(found.trials) if legal else []
+        steps = self.source.search.rehearse(progress.trials) if legal else []
         short = sum(step.length == "short" for step in steps)
         long = len(steps) - short
-        ran = {one.candidate for one in found.readings}
-        others = [self.candidates.default, self.candidates.rule_of_thumb]
+        ran = {reading.candidate for reading in progress.readings}
+        references = [self.candidates.default, self.candidates.rule_of_thumb]
         if legal and steps:
             if self.candidates.default and self.candidates.default.id not in ran:
                 short += self.candidates.default.id not in {step.candidate for step in steps}
-            last = steps[-1].candidate
-            named = {one.id for one in others if one is not None} - {last}
-            long += COMPARED_RUNS * len(named)
-        short_s = self.run_s(found, long=False) if legal else None
-        long_s = self.run_s(found, long=True) if legal else None
-        known = short_s is not None and long_s is not None
+            last_candidate = steps[-1].candidate
+            compared_ids = {candidate.id for candidate in references if candidate is not None} - {
+                last_candidate
+            }
+            long += COMPARED_RUNS * len(compared_ids)
+        short_s = self.run_s(progress, long=False) if legal else None
+        long_s = self.run_s(progress, long=True) if legal else None
+        predictable = short_s is not None and long_s is not None
         return {
             "schema": 1,
             "campaign": self.campaign.name,
             "combinations": len(every),
             "legal": len(legal),
             "refusals": dict(self.candidates.refusals),
-            "ran": len(found.readings),
+            "ran": len(progress.readings),
             "short_runs": short,
             "long_runs": long,
-            "expected_s": short * (short_s or 0) + long * (long_s or 0) if known else None,
+            "expected_s": short * (short_s or 0) + long * (long_s or 0) if predictable else None,
             "machine_measured": bool(self.machine.at),
             "earlier_measurements": len(self.knowledge.earlier),
         }
 
-    def words(self, found: SearchProgress) -> str:
+    def words(self, progress: SearchProgress) -> str:
         """Say the same in a line."""
-        return self.plan_text(self.plan(found)).splitlines()[0]
+        return self.plan_text(self.plan(progress)).splitlines()[0]
 
     def plan_text(self, plan: Mapping[str, Any]) -> str:
         """Say the same for a person."""
@@ -278,27 +281,30 @@ class TuneSession:
             )
         return "\n".join(map(TerminalLine, lines))
 
-    def run_s(self, found: SearchProgress, *, long: bool) -> float | None:
+    def run_s(self, progress: SearchProgress, *, long: bool) -> float | None:
         """Return what such a run takes, by those that ran, else by prediction; None: unknown."""
-        wanted = "long" if long else "short"
-        took = [one.wall_s for one in found.readings if one.length == wanted]
+        length = "long" if long else "short"
+        took = [reading.wall_s for reading in progress.readings if reading.length == length]
         if took:
             return median(took)
-        one = self.candidates.default or self.candidates.legal[0]
-        cell = one.long if long else one.short
+        default = self.candidates.default or self.candidates.legal[0]
+        cell = default.long if long else default.short
         iterations = cell.parameters.get(ITERATIONS)
         if iterations is None:
             return None
-        if self.knowledge.of_time and one.known.layout and self.knowledge.rates.measured:
-            step_s = self.source.search.forecasts(found.trials)[one.id].step_s * one.known.work
+        if self.knowledge.of_time and default.known.layout and self.knowledge.rates.measured:
+            step_s = (
+                self.source.search.forecasts(progress.trials)[default.id].step_s
+                * default.known.work
+            )
             return float(estimates.START_S + iterations * step_s)
         estimate = load_system(cell.system).estimate
         return estimate(cell, self.cluster).time_s if estimate else None
 
 
-def first_cells(session: TuneSession, found: SearchProgress) -> Sequence[Cell]:
+def first_cells(session: TuneSession, progress: SearchProgress) -> Sequence[Cell]:
     """Return the cells that would run if everything took what is predicted, each once."""
-    steps = session.source.search.rehearse(found.trials)
+    steps = session.source.search.rehearse(progress.trials)
     by_id = session.candidates.by_id
     default = session.candidates.default
     cells = [default.short] if default else []

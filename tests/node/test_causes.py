@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from node.causes import EXPLAINED, LATE, Cause, EndedBy, known
+from node.causes import EXPLAINED, LATE, Cause, EndedBy, cause_named
 from node.supervisor.daemon import STALLED
 from node.supervisor.kinds import REFUSALS
 from runner.base.paths import PROJECT
@@ -66,7 +66,7 @@ def bare(tree: ast.AST) -> Iterator[str]:
                     yield from words_of(value)
         elif isinstance(node, ast.Return | ast.Assign | ast.Compare):  # a cause on its way
             on_its_way = words_of(node if isinstance(node, ast.Compare) else node.value)
-            yield from (word for word in on_its_way if known(word))
+            yield from (word for word in on_its_way if cause_named(word))
 
 
 def members(tree: ast.AST, of: str) -> set[str]:
@@ -125,7 +125,7 @@ def test_every_cause_has_a_status_a_rule_and_a_meaning(cause: Cause) -> None:
     assert is_finished(Outcome("failed", cause, "")) is not cause.again
     assert json.loads(json.dumps({"cause": cause})) == {"cause": cause.value}
     assert f"{cause}" == str(cause) == cause.value
-    assert known(cause.value) is cause
+    assert cause_named(cause.value) is cause
 
 
 def test_bench_makes_again_only_what_a_machine_or_a_person_ended() -> None:

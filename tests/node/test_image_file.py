@@ -70,9 +70,9 @@ def test_the_file_is_made_once_and_known_again(
     assert sorted(os.listdir(path.parent)) == sorted([name, "image.json", "logs"])
     assert not os.path.exists(f"{spec['archive']}.tar")
     assert image.write_down(spec)["faults"] == []  # what is there is no hindrance
-    assert image.tried(spec)
+    assert image.starts_here(spec)
     os.remove(spec["engine"])  # another login node's storage has nothing
-    assert not image.tried(spec)
+    assert not image.starts_here(spec)
     assert image.look(spec)["faults"] == image.verify(spec)["faults"] == []
 
 

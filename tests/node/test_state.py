@@ -236,10 +236,10 @@ def test_the_ledger_counts_what_came_with_us_and_nothing_else() -> None:
         package("old"),
         ledger=ledger,
     )
-    broken_off = account(wanted, later, done=False)
+    broken_off = account(wanted, later, complete=False)
     assert broken_off["before"] == ledger["before"]
     later.ledger = broken_off
-    kept = account(wanted, later, done=True)
+    kept = account(wanted, later, complete=True)
     assert kept["packages"] == {"chrony": "1", "libcap2": "1", "net-tools": "1"}
     assert kept["removed"] == {"timesyncd": "1"}
     assert kept["changed"] == {"gcc": "1"}

@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def site(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
-    make_site(sources([runs]), out, log_bytes=1 << 16, told=lambda *_: None)
+    make_site(sources([runs]), out, log_bytes=1 << 16, report_progress=lambda *_: None)
     return out
 
 

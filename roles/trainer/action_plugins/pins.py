@@ -87,7 +87,9 @@ class ActionModule(NodeAction):
                 "check": self._task.check_mode,
             },
             "image": {
-                "engine": site_engine.named(self.value("cluster_container_engine", ""), starts),
+                "engine": site_engine.engine_named(
+                    self.value("cluster_container_engine", ""), starts
+                ),
                 "shared": shared,
                 "device": self.value("cluster_device", "cpu"),
                 "archives": f"{self.value('systems_root')}/.images",

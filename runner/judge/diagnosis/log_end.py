@@ -13,7 +13,7 @@ from runner.judge.diagnosis.line_judge import MOST, LineJudge
 from runner.judge.diagnosis.line_rules import CANDIDATE, REASON, TURN, WARNING, WRAPPER
 from runner.logs.decoding import ANSI, unprefixed
 from runner.logs.kinds import counts_from_zero, every
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
@@ -98,7 +98,9 @@ def find_last_step(path: Path, limit: int | None = None) -> LastStep:
             last = last_step(text)
             if last is not None:
                 step = _OF.search(last[0])
-                reached, of = (whole(step[1]), whole(step[2])) if step else (None, None)
+                reached, of = (
+                    (whole_number(step[1]), whole_number(step[2])) if step else (None, None)
+                )
                 more = counts_from_zero(last[0])
                 done = reached is not None and of is not None and reached + more >= of
                 torn = of is not None and place == end and _torn(text, last)
@@ -195,9 +197,9 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
         if len(line) < SHORTEST:
             continue
         if b":" in line and (stamp := _TIME.search(line)):
-            time = tuple(whole(part) or 0 for part in stamp.groups() if part is not None)
+            time = tuple(whole_number(part) or 0 for part in stamp.groups() if part is not None)
         if b"ank" in line and len(evidence.ranks) < MOST_RANKS:
-            evidence.ranks.update(whole(rank) or 0 for rank in _RANK.findall(line))
+            evidence.ranks.update(whole_number(rank) or 0 for rank in _RANK.findall(line))
         full = len(evidence.evidence) == MOST  # then only a turn changes what is known
         if turn := TURN.search(line):
             success = turn.lastgroup is None
@@ -293,4 +295,4 @@ def _waiting(evidence: LogEnd, text: bytes) -> None:
     rank, what = _RANK.search(text), _OPERATION.search(text)
     if rank:
         operation = what[1].decode() if what else "a collective"
-        evidence.waited.setdefault(whole(rank[1]) or 0, operation)
+        evidence.waited.setdefault(whole_number(rank[1]) or 0, operation)

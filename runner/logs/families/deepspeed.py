@@ -10,7 +10,7 @@ Three kinds, the best first; each is a parser of its own:
   third form `0/10, RunningAvgSamplesPerSec=..`). Where it counts one number, those are micro steps
   (0.6.0 utils/timer.py:173, 0.7.4 :187): `gradient_accumulation_steps` of them are one step;
 * optimizer step (0.6.0 engine.py:2029) `[Rank 0] step=10, skipped=0, lr=[..], mom=[..]`; with
-  `step=0`, when the engine is set up (0.6.0 engine.py:295), it is no step.
+  `step=0`, when the engine is set up (0.6.0 engine.py:295), it is not a step.
 
 Their samples a second come from ds_config's train_batch_size, which need not be what is trained
 (document 002: 2048 against 9); a global batch size that the user names replaces it.
@@ -21,7 +21,7 @@ import re
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, quantity, whole_number
 from runner.logs.overflow import COUNTER
 
 NPU = Sign(
@@ -60,7 +60,7 @@ class DeepSpeedPipe(LineParser):
     says = "DeepSpeed's `steps: N loss:` lines and no Megatron line"
     candidates = _CANDIDATES
     gives = ("step_time_ms", "samples_per_s", "loss")
-    named = (
+    mentions = (
         Candidate("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
         Candidate("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
         Candidate("ascend_gpt", "the log names npu", (NPU,)),
@@ -75,14 +75,14 @@ class DeepSpeedPipe(LineParser):
         rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + PRINTED + rb"(?=[ ,])", re.IGNORECASE
     )
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """Read one `steps:` record; the losses that newer versions add stand between its fields."""
-        time = _PIPE_TIME.search(rest)
-        rate = _PIPE_RATE.search(rest)
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
+        """Read one `steps:` record; the losses that newer versions add are between its fields."""
+        time = _PIPE_TIME.search(tail)
+        rate = _PIPE_RATE.search(tail)
         loss = number(head[2])
         seconds = number(time[1]) if time else None
         return LoggedStep(
-            iteration=whole(head[1]) or 0,
+            iteration=whole_number(head[1]) or 0,
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
             loss=loss,
@@ -115,27 +115,27 @@ class DeepSpeedTimer(LineParser):
     def look(self, text: bytes, at: int) -> None:
         """Read what turns micro steps into steps."""
         if match := _ACCUMULATION.match(text, at):
-            self._accumulation = whole(match[1]) or 1
+            self._accumulation = whole_number(match[1]) or 1
         elif match := _COUNTED.match(text, at):
-            self._counted = whole(match[1]) or 0
+            self._counted = whole_number(match[1]) or 0
 
     def _step(self, epoch: int, micro: int) -> int | None:
         """Return the step that a micro step completes, or None; an epoch counts its own."""
         counted, self._counted = self._counted, 0
         if counted and not epoch and micro >= counted and micro % counted == 0:
             self._accumulation = micro // counted
-        steps, rest = divmod(micro, self._accumulation)
-        return None if rest else steps
+        steps, remainder = divmod(micro, self._accumulation)
+        return None if remainder else steps
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
-        current = _TIMER_CURRENT.search(rest)
-        memory = _TIMER_MEMORY.search(rest)
+        current = _TIMER_CURRENT.search(tail)
+        memory = _TIMER_MEMORY.search(tail)
         if memory and (gib := quantity(memory[1])) is not None:
             self.notes.allocated(gib * 1024)
-        iteration = whole(head[1])
+        iteration = whole_number(head[1])
         if head[2]:
-            iteration = self._step(whole(head[2]) or 0, whole(head[3]) or 0)
+            iteration = self._step(whole_number(head[2]) or 0, whole_number(head[3]) or 0)
         if not iteration:
             return None
         return LoggedStep(
@@ -159,10 +159,10 @@ class DeepSpeedStep(LineParser):
         super().__init__()
         self._skipped = 0
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one `step=` record; `skipped` counts from the start of the run."""
-        total = whole(head[2]) or 0
+        total = whole_number(head[2]) or 0
         fresh = total - self._skipped if total >= self._skipped else total
         self._skipped = total
-        iteration = whole(head[1])
+        iteration = whole_number(head[1])
         return LoggedStep(iteration, skipped=fresh) if iteration else None

@@ -10,7 +10,7 @@
   behind it has the step. Without bars (`disable_tqdm`) the epoch says it, where the log has `Num
   update steps per epoch` (5.x, `logging.set_verbosity_info()`) and the epoch's digits are enough;
 * the time is the bar's rate, tqdm's own average of about the last three bars (its smoothing: 0.3).
-  Evaluations stand in it, so a line has no time before SETTLED bars were drawn since the last;
+  It includes evaluations, so a line has no time before SETTLED bars were drawn since the last;
 * `train_samples_per_second` at the end is of the whole run with its start, evaluations and
   checkpoints, and of all steps even where a run was resumed: no line's rate. It is not read;
 * 5.x prints four digits of each figure; `eval_loss` is an evaluation's, `train_loss` a mean of all.
@@ -19,10 +19,10 @@
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import grouped, number, whole
+from runner.logs.numbers import grouped, number, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 
 SETTLED = 30  # bars after which an evaluation is less than 1 % of tqdm's average: 0.7 ** 30
 LONGEST = 2000  # bytes of an object
@@ -52,7 +52,7 @@ class HfTrainer(LineParser):
     name = "hf_trainer"
     says = "Hugging Face Trainer's objects, each with the bar behind it"
     candidates = _CANDIDATES
-    named: tuple[Candidate, ...] = (
+    mentions: tuple[Candidate, ...] = (
         Candidate(
             "command",
             "the log has a Hugging Face Trainer's objects, and no progress bar or sizes of an epoch"
@@ -101,9 +101,9 @@ class HfTrainer(LineParser):
             if size[1].startswith(b"Total opt"):
                 self.notes.facts[TRAIN_ITERS] = str(self.sizes[size[1]])
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read the object before a bar, as the step of the bar."""
-        iteration, total = whole(head[1]) or 0, head[2].decode()
+        iteration, total = whole_number(head[1]) or 0, head[2].decode()
         if self._object and iteration:
             self.notes.facts[TRAIN_ITERS] = total  # no other bar stands right behind an object
         if self.notes.facts.get(TRAIN_ITERS) == total and iteration != self._bar:
@@ -112,17 +112,17 @@ class HfTrainer(LineParser):
         if self._validation is not None and self.notes.facts.get(TRAIN_ITERS) == total:
             self.notes.validated(iteration, self._validation)
             self._validation = None
-        found, self._object, self._waiting = self._object, None, 0
-        if found is None or not iteration:
+        match, self._object, self._waiting = self._object, None, 0
+        if match is None or not iteration:
             return None
-        row = self._logged(iteration, found)
+        row = self._logged(iteration, match)
         figure = number(head[3])
         if figure and self._drawn >= SETTLED:
             row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
         return row
 
-    def _logged(self, iteration: int, found: re.Match[bytes]) -> LoggedStep:
-        loss, norm = number(found[1]), _NORM.search(found[2])
+    def _logged(self, iteration: int, match: re.Match[bytes]) -> LoggedStep:
+        loss, norm = number(match[1]), _NORM.search(match[2])
         return LoggedStep(
             iteration,
             global_batch=self.sizes.get(b"Total train batch size", 0),
@@ -137,7 +137,7 @@ class HfTrainerAfterBars(HfTrainer):
 
     name = "hf_trainer_after_bars"
     says = "Hugging Face Trainer's objects, each on the line of the bar before it"
-    named = ()
+    mentions = ()
     head = re.compile(
         rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}"
         rb"(?:, {0,9}([\d.]{1,12}|\?)(it/s|s/it))?\] {0,200}(?=\{'loss': )"
@@ -145,18 +145,18 @@ class HfTrainerAfterBars(HfTrainer):
     context = (_EVALUATION_MARK, *_SIZE_MARKS)
 
     def feed(self, text: bytes) -> list[LoggedStep]:
-        """Read whole lines; objects that were held back and written together are no bar's."""
+        """Read whole lines; objects that were held back and written together belong to no bar."""
         self._held_back = {match[1] for match in _HELD_BACK.finditer(text)}
         return super().feed(text)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read the object behind a bar, of a line that holds no other."""
-        found = _OBJECT.match(rest)
-        if not found or found[0] in self._held_back or _OBJECT_MARK in rest[found.end() :]:
+        match = _OBJECT.match(tail)
+        if not match or match[0] in self._held_back or _OBJECT_MARK in tail[match.end() :]:
             return None
-        iteration = whole(head[1]) or 0
+        iteration = whole_number(head[1]) or 0
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
-        row = self._logged(iteration, found) if iteration else None
+        row = self._logged(iteration, match) if iteration else None
         if row and (figure := number(head[3])):
             row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
         return row
@@ -167,7 +167,7 @@ class HfTrainerEpochs(HfTrainer):
 
     name = "hf_trainer_epochs"
     says = "Hugging Face Trainer's objects without bars, whose steps the epochs say"
-    named = ()
+    mentions = ()
     gives = ("loss", "grad_norm", "global_batch", "train_iters")
     works_out = ()
     out_of = ""
@@ -176,13 +176,18 @@ class HfTrainerEpochs(HfTrainer):
     head = _OBJECT
     context = _SIZE_MARKS
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read an object, where its epoch is one step's alone."""
-        each, epoch = self.sizes.get(b"Num update steps per epoch"), _EPOCH.search(head[2])
+        steps_per_epoch, epoch = (
+            self.sizes.get(b"Num update steps per epoch"),
+            _EPOCH.search(head[2]),
+        )
         value = number(epoch[1]) if epoch else None
-        if epoch is None or value is None or not each:
+        if epoch is None or value is None or not steps_per_epoch:
             return None
         decimals = max(len(epoch[2] or b""), _DIGITS - len(str(int(value))))
-        iteration, error = round(value * each), 0.5 * 10.0**-decimals * each
-        known = error < 0.5 and abs(value * each - iteration) <= error + 1e-6 * iteration
-        return self._logged(iteration, head) if known and iteration else None
+        iteration, error = round(value * steps_per_epoch), 0.5 * 10.0**-decimals * steps_per_epoch
+        certain = (
+            error < 0.5 and abs(value * steps_per_epoch - iteration) <= error + 1e-6 * iteration
+        )
+        return self._logged(iteration, head) if certain and iteration else None

@@ -30,10 +30,10 @@ import re
 from dataclasses import dataclass
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import finite, number, quantity, whole
+from runner.logs.numbers import finite, number, quantity, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
 _LIBAI = Sign(
@@ -72,7 +72,7 @@ class LiBai(LineParser):
         " from 1)"
     )
     candidates = (Candidate("libai"),)
-    named = (Candidate("libai", "the log names libai", (_LIBAI,)),)
+    mentions = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
     gives = ("loss", "train_iters")
     works_out = ("step_time_ms", "samples_per_s")
@@ -87,20 +87,20 @@ class LiBai(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._start = 0
-        self._last = 0
+        self._last_iteration = 0
         self._old_first = 1  # what lines of early 2022 call a run's first iteration
         self._average = _Average()
 
     def look(self, text: bytes, at: int) -> None:
         """Read the iteration from which a training goes on."""
         if match := _START.match(text, at):
-            self._start = whole(match[1]) or 0
+            self._start = whole_number(match[1]) or 0
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1, with the time of its own window."""
-        printed = whole(head[1]) or 0
-        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
-        text = rest + b"\n" if closed else rest
+        printed = whole_number(head[1]) or 0
+        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
+        text = tail + b"\n" if closed else tail
         loss = _LOSS.search(text)
         samples = _SAMPLES.search(text)
         if loss is None and samples is None:
@@ -109,14 +109,16 @@ class LiBai(LineParser):
         rate = _RATE.search(text)
         figure = rate[1] if rate else time["rate"] if time and time.re is _BOTH else None
         old = text.lstrip().startswith(_OLD) or bool(time and time.re is _BOTH)
-        first = _first(printed, quantity(samples[1]) if samples else None)
+        counted_from = _counted_from(printed, quantity(samples[1]) if samples else None)
         if old:
-            self._old_first = first = self._old_first if first is None else first
-        iteration = printed + 1 - (first or 0)
-        if iteration <= self._last:
+            self._old_first = counted_from = (
+                self._old_first if counted_from is None else counted_from
+            )
+        iteration = printed + 1 - (counted_from or 0)
+        if iteration <= self._last_iteration:
             self._average = _Average()
             self._start = min(self._start, iteration - 1)
-        self._last = iteration
+        self._last_iteration = iteration
         value = number(loss[1]) if loss else None
         row = LoggedStep(iteration, loss=value, nan=int(loss is not None and value is None))
         if time:
@@ -143,7 +145,7 @@ class LiBai(LineParser):
             row.samples_per_s = samples / mean_s
 
 
-def _first(printed: int, samples: float | None) -> int | None:
+def _counted_from(printed: int, samples: float | None) -> int | None:
     """Return what a line calls a run's first iteration: its samples are those of so many.
 
     None where both would do.
@@ -167,10 +169,10 @@ class LiBaiMetrics(LineParser):
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one object, whole or not at all."""
         try:
-            content = json.loads(head[1], parse_int=whole, parse_float=number)
+            content = json.loads(head[1], parse_int=whole_number, parse_float=number)
         except (ValueError, RecursionError):  # the latter of brackets within brackets
             return None
         iteration = content.get("iteration")

@@ -6,8 +6,8 @@
 
 (one line; ff6d4d12 src/llamafactory/train/callbacks.py:282-310.) What misleads:
 
-* `throughput` is total_tokens over all the time since the training began, and stands there with
-  `include_num_input_tokens_seen` alone. What a line's own time is follows from two of each;
+* `throughput` is total_tokens over all the time since the training began, printed only with
+  `include_num_input_tokens_seen`. What a line's own time is follows from two of each;
 * without those `elapsed_time` has whole seconds: a line has a time where they are enough for it to
   be known within 5 %.
 """
@@ -17,10 +17,10 @@ import re
 from typing import Any
 
 from runner.logs.kind import Candidate
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import finite, number, quantity_of, whole
+from runner.logs.numbers import finite, number, quantity_of, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 
 PRECISE_S = 20  # of whole seconds, so that one is 5 %
 _CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(\d{1,2}):(\d\d):(\d\d)", re.ASCII)
@@ -45,13 +45,13 @@ class LlamaFactory(LineParser):
         super().__init__()
         self._before = (0, 0.0, 0.0)  # step, seconds, tokens of the last line with a time
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
-        """Read one object, whole or not at all; an evaluation's is no step."""
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
+        """Read one object, whole or not at all; an evaluation's is not a step."""
         try:
             content = json.loads(head[1], parse_int=number, parse_float=number)
         except (ValueError, RecursionError):  # the latter of brackets within brackets
             return None
-        step, total = (_whole(content.get(key)) for key in ("current_steps", "total_steps"))
+        step, total = (_whole_number(content.get(key)) for key in ("current_steps", "total_steps"))
         if not step:
             return None
         if total:
@@ -70,7 +70,7 @@ class LlamaFactory(LineParser):
         if tokens > 0 and rate > 0:
             seconds, enough = tokens / rate, 0.0
         elif clock:
-            parts = [whole(part) or 0 for part in clock.groups()]
+            parts = [whole_number(digits) or 0 for digits in clock.groups()]
             seconds, enough = (
                 ((parts[0] * 24 + parts[1]) * 60 + parts[2]) * 60.0 + parts[3],
                 PRECISE_S,
@@ -88,9 +88,9 @@ class LlamaFactory(LineParser):
         row.tokens_per_s = quantity_of((tokens - counted) / (seconds - before)) or None
 
 
-def _whole(value: object) -> int | None:
-    known = isinstance(value, float) and 0 <= value < 1e9 and value == int(value)
-    return int(value) if known and isinstance(value, float) else None
+def _whole_number(value: object) -> int | None:
+    integral = isinstance(value, float) and 0 <= value < 1e9 and value == int(value)
+    return int(value) if integral and isinstance(value, float) else None
 
 
 def _figure(value: object) -> float | None:

@@ -15,18 +15,18 @@ norm and lr since bc58cd1). `iteration 1, loss: 4.1, time: 44.570ms, tok/s: 9188
 * the CUDA trainer's tok/s is a running average since the second step (:868, weight 0.95; since
   ce333de), so where the tokens of a step are known tokens/s is those over the line's own time;
 * its time is of the device, between two events, and holds no evaluation (:1827, :1854); Python's
-  `t0` stands before evaluation and sampling (train_gpt2.py:744), which that step's time then holds;
+  `t0` is before evaluation and sampling (train_gpt2.py:744), which that step's time then holds;
 * `val loss 3.2` and `s:0 tel:` are evaluations, no steps;
-* `skipping update due to loss z-score` (:1845) is said before the line of the step that it is of.
+* `skipping update due to loss z-score` (:1845) is printed before its step's line.
 """
 
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.run_sizes import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _NORM = re.compile(rb"[| ]norm:? {1,9}" + PRINTED + rb"\s", re.IGNORECASE)
 _SIZES = re.compile(
@@ -52,7 +52,7 @@ class LlmC(LineParser):
     name = "llm_c"
     says = "llm.c's `step N/M | .. ms | .. tok/s` lines"
     candidates = _COMMAND
-    named: tuple[Candidate, ...] = (
+    mentions: tuple[Candidate, ...] = (
         Candidate(
             "command",
             "the log has llm.c's words",
@@ -84,7 +84,7 @@ class LlmC(LineParser):
         super().__init__()
         self._tokens = 0  # of a step, of the whole job
         self._skipped = 0  # 1 where the next line's update was
-        self._last = 0
+        self._last_iteration = 0
         self._paused = False  # whether an evaluation or a sample stands before the next line
 
     def look(self, text: bytes, at: int) -> None:
@@ -92,9 +92,9 @@ class LlmC(LineParser):
         if sizes := _SIZES.match(text, at):
             self.notes.facts[TOKENS_PER_SAMPLE] = sizes[1].decode()
             self.notes.facts[DEVICES] = sizes[2].decode()
-            self._tokens = whole(sizes[3]) or 0
+            self._tokens = whole_number(sizes[3]) or 0
         elif desired := _DESIRED.match(text, at):
-            self._tokens = whole(desired[1]) or 0
+            self._tokens = whole_number(desired[1]) or 0
         elif used := _MEMORY.match(text, at):
             self.notes.used(quantity(used[1]) or 0.0)
         elif peak := _PEAK.match(text, at):
@@ -102,26 +102,26 @@ class LlmC(LineParser):
         elif text.startswith(_PAUSES, at):
             self._paused = True
             if validated := _VALIDATED.match(text, at):
-                self.notes.validated(self._last, number(validated[1]))
+                self.notes.validated(self._last_iteration, number(validated[1]))
         elif text.startswith(b"skipping", at):
             self._skipped = 1
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
-        return self._step(whole(head[1]) or 0, head[3], rest)
+        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
+        return self._step(whole_number(head[1]) or 0, head[3], tail)
 
-    def _step(self, iteration: int, loss: bytes, rest: bytes) -> LoggedStep:
-        time, rate, norm = (pattern.search(rest) for pattern in (self.time, self.rate, _NORM))
+    def _step(self, iteration: int, loss: bytes, tail: bytes) -> LoggedStep:
+        time, rate, norm = (pattern.search(tail) for pattern in (self.time, self.rate, _NORM))
         value = number(loss)
         tokens = number(rate[1]) if rate else None
         time_ms = number(time[1]) if time else None
-        if self._paused and b" | (" in rest:  # Python's
+        if self._paused and b" | (" in tail:  # Python's
             time_ms = tokens = None
         elif self._tokens and time_ms:
             tokens = self._tokens * 1000 / time_ms
         skipped, self._skipped, self._paused = self._skipped, 0, False
-        self._last = iteration
+        self._last_iteration = iteration
         return LoggedStep(
             iteration,
             step_time_ms=time_ms,
@@ -138,7 +138,7 @@ class LlmCOnCpu(LlmC):
 
     name = "llm_c_cpu"
     says = "llm.c's `step N: train loss .. (took .. ms)` lines, which count from 0"
-    named = ()
+    mentions = ()
     from_zero = True
     gives = ("step_time_ms", "loss")
     step = rb"step \d{1,9}: train loss \S{1,40} \(took "
@@ -149,9 +149,9 @@ class LlmCOnCpu(LlmC):
         re.IGNORECASE,
     )
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        return self._step((whole(head[1]) or 0) + 1, head[2], rest)
+        return self._step((whole_number(head[1]) or 0) + 1, head[2], tail)
 
 
 class LlmCIterations(LlmC):
@@ -159,7 +159,7 @@ class LlmCIterations(LlmC):
 
     name = "llm_c_iterations"
     says = "llm.c's `iteration N, loss: .., time: ..ms` lines of spring 2024"
-    named = ()
+    mentions = ()
     gives = ("step_time_ms", "tokens_per_s", "loss", "grad_norm")
     step = rb"iteration \d{1,9}, loss: "
     marker = b", loss: "
@@ -174,13 +174,13 @@ class LlmCIterations(LlmC):
         self._printed = -1
         self._from_zero = False
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        printed = whole(head[1]) or 0
+        printed = whole_number(head[1]) or 0
         if printed <= self._printed or self._printed < 0:
             self._from_zero = printed == 0
         self._printed = printed
-        return self._step(printed + self._from_zero, head[2], rest + b"\n" if closed else rest)
+        return self._step(printed + self._from_zero, head[2], tail + b"\n" if closed else tail)
 
 
 class LlmCLog(LineParser):
@@ -202,13 +202,13 @@ class LlmCLog(LineParser):
     def look(self, text: bytes, at: int) -> None:
         """Read the loss of an evaluation."""
         if match := self.validation.search(text, max(0, at - 11), at + 50):
-            self.notes.validated(whole(match[1]), number(match[2]))
+            self.notes.validated(whole_number(match[1]), number(match[2]))
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        loss, norm = number(head[2]), self.norm.search(rest + b"\n" if closed else rest)
+        loss, norm = number(head[2]), self.norm.search(tail + b"\n" if closed else tail)
         return LoggedStep(
-            (whole(head[1]) or 0) + 1,
+            (whole_number(head[1]) or 0) + 1,
             loss=loss,
             grad_norm=number(norm[1]) if norm else None,
             nan=int(loss is None),

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from runner.logs import saves
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, whole
-from runner.logs.own_figures import STEP_MARK, read_own_figures, step_time
+from runner.logs.numbers import number, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
+from runner.logs.trainer_figures import STEP_MARK, read_own_figures, step_time
 
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
 ROLES: Mapping[bytes, str] = {
@@ -105,7 +105,7 @@ class Megatron(LineParser):
         Candidate("megatron_core", "with paths of megatron/core", (_CORE_PATHS,)),
         Candidate("megatron_lm", f"with no mark of DeepSpeed {_ALIKE}"),
     )
-    named = (
+    mentions = (
         Candidate(
             "megatron_core",
             "the log has Megatron-Bridge's `Step Time` lines, which do not say their iteration: the"
@@ -136,9 +136,11 @@ class Megatron(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._saves = saves.Saves()
-        self._rest = b""  # of the last line
+        self._last_tail = b""  # of the last line
         self._step_time = b""  # Megatron-Bridge's, of the step to come
-        self._kept: tuple[int, int] | None = None  # skipped, nan of a line that the next one holds
+        self._counted_again: tuple[int, int] | None = (
+            None  # skipped, nan of a line that the next one holds
+        )
 
     def look(self, text: bytes, at: int) -> None:
         """Read the time of a checkpoint, or of a step."""
@@ -147,43 +149,46 @@ class Megatron(LineParser):
         else:
             self._saves.see(text, at)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        iteration = whole(head[1]) or 0
-        if iteration == self.windows.last and rest.rstrip() == self._rest.rstrip():
+        iteration = whole_number(head[1]) or 0
+        if iteration == self.windows.previous and tail.rstrip() == self._last_tail.rstrip():
             return None  # two loggers of Primus' wrote it
-        self._rest = rest
+        self._last_tail = tail
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
         if not self.notes.first_step:
-            self.notes.first_step = _before(head) + head.string[head.end(1) : head.end()] + rest
-        fields = {ROLES[label]: value for label, value in reversed(_FIELD.findall(rest))}
+            self.notes.first_step = _before(head) + head.string[head.end(1) : head.end()] + tail
+        fields = {ROLES[label]: value for label, value in reversed(_FIELD.findall(tail))}
         begins = self.windows.begins(iteration)
         step = LoggedStep(
             iteration,
             iterations=self.windows.cover(iteration),
-            global_batch=whole(fields.get("batch")) or 0,
-            skipped=whole(fields.get("skipped")) or 0,
-            nan=whole(fields.get("nan")) or 0,
+            global_batch=whole_number(fields.get("batch")) or 0,
+            skipped=whole_number(fields.get("skipped")) or 0,
+            nan=whole_number(fields.get("nan")) or 0,
             grad_norm=number(fields.get("norm")),
         )
-        if begins or self._kept:
+        if begins or self._counted_again:
             self._first_line(step, begins and _KEPT.search(_before(head)) is not None, begins)
         _read_loss(step, fields)
         _read_speed(step, fields)
         if self._saves.untold_ms:
-            paused_ms = self._saves.told_ms(_before(head), rest)
+            paused_ms = self._saves.told_ms(_before(head), tail)
             if not begins:  # else the run before it saved
                 saves.take_out(step, paused_ms)
         read_own_figures(step, fields, self._step_time)
         self._step_time = b""
         return step
 
-    def _first_line(self, step: LoggedStep, kept: bool, begins: bool) -> None:
-        """Read a run's first line, whose figures the next line holds again where it is `kept`, or
-        the line behind such a one.
+    def _first_line(self, step: LoggedStep, repeated: bool, begins: bool) -> None:
+        """Read a run's first line, whose figures are in the next line again if `repeated`, or the
+        line after such a line.
         """
-        again, self._kept = self._kept, (step.skipped, step.nan) if kept else None
-        if kept:
+        again, self._counted_again = (
+            self._counted_again,
+            (step.skipped, step.nan) if repeated else None,
+        )
+        if repeated:
             step.iterations = 1
         if again and not begins:
             step.iterations += 1
@@ -201,13 +206,13 @@ def _read_loss(step: LoggedStep, fields: Mapping[str, bytes]) -> None:
 
     `if avg > 0.0` drops a NaN loss from the line while "number of nan iterations" stays 0
     (bigscience training.py:802, issue 396). A window of skipped iterations only has no loss either,
-    and is no NaN.
+    and is not a NaN.
     """
     printed = fields.get("loss")
     step.loss = number(printed)
     idle = 0 < step.skipped >= step.iterations
     if printed is None:
-        lost = not idle and whole(fields.get("nan")) is not None
+        lost = not idle and whole_number(fields.get("nan")) is not None
     else:
         lost = step.loss is None and not printed[:1].isdigit()  # printed as NAN or INF
     if lost:
@@ -231,7 +236,7 @@ def _read_speed(step: LoggedStep, fields: Mapping[str, bytes]) -> None:
 
 
 def _newest(step: LoggedStep, value: bytes | None) -> float | None:
-    """Read a figure, which the running average may follow; count one that is no number."""
+    """Read a figure, which the running average may follow; count one that is not a number."""
     if value is None:
         return None
     newest, slash, average = value.partition(b"/")

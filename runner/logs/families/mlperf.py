@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TOKENS_PER_SAMPLE
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import LARGEST_QUANTITY, number
+from runner.logs.run_sizes import TOKENS_PER_SAMPLE
 
 _Event = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class MlPerf(LineParser):
     name = "mlperf"
     says = "MLPerf's `:::MLLOG` events of blocks, or of steps"
     candidates = (Candidate("command"),)
-    named = (
+    mentions = (
         Candidate(
             "command",
             "the log has MLPerf's events, and none says its steps and samples",
@@ -60,11 +60,11 @@ class MlPerf(LineParser):
         self._loss: _Event | None = None  # the block's last
         self._ended: float | None = None  # ms: the end of a block that says its start's samples
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one event; the end of a block or the stats of a step are one."""
         try:
             event = json.loads(
-                rest, parse_int=number, parse_float=number, parse_constant=lambda _: None
+                tail, parse_int=number, parse_float=number, parse_constant=lambda _: None
             )
         except (ValueError, RecursionError):  # the latter of brackets within brackets
             return None
@@ -144,8 +144,8 @@ class MlPerf(LineParser):
         whole_samples = _count(samples)
         if not self._batch or (whole_samples == 0 and samples != 0):
             return None
-        steps, rest = divmod(whole_samples, self._batch)
-        return None if rest else steps
+        steps, remainder = divmod(whole_samples, self._batch)
+        return None if remainder else steps
 
 
 def _count(value: Any) -> int:
@@ -155,6 +155,6 @@ def _count(value: Any) -> int:
 
 
 def _time(event: _Event) -> float | None:
-    """Return its time stamp in ms; None where it is none."""
+    """Return its time stamp in ms, or None if it is invalid."""
     time = event.get("time_ms")
     return time if isinstance(time, float) and 0 < time <= LARGEST_QUANTITY else None

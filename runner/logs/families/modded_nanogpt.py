@@ -10,18 +10,18 @@ track_3_optimization/train_gpt_simple.py), and into its files the validations al
   where train_time falls, the line has no time here. `step_avg` leaves those steps out;
 * a line without train_loss is printed before its step's work is waited for: the host runs ahead by
   about one step, which the next validation's train_time shows. What follows is counted from that;
-* a validation is no step of its own, unless no line says that step: then the steps since the last
-  are its window. `val_loss` is no loss of the training's.
+* a validation is not a step of its own, unless no line says that step: then the steps since the
+  last are its window. `val_loss` is not the training's loss.
 """
 
 import re
 from dataclasses import dataclass
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 
 _TRAIN_LOSS = re.compile(rb"^train_loss:" + PRINTED + rb" ", re.IGNORECASE)
 _VALIDATION = re.compile(rb"^val_loss:" + PRINTED + rb" ", re.IGNORECASE)
@@ -46,7 +46,7 @@ class ModdedNanoGpt(LineParser):
     name = "modded_nanogpt"
     says = "modded-nanogpt's `step:N/M train_time:` lines"
     candidates = (Candidate("command"),)
-    named = (
+    mentions = (
         Candidate("command", "the log has modded-nanogpt's words", (Sign((b"modded-nanogpt",)),)),
     )
     gives = ("loss", "memory_allocated_mib", "memory_reserved_mib", "train_iters")
@@ -64,7 +64,7 @@ class ModdedNanoGpt(LineParser):
     def __init__(self) -> None:
         super().__init__()
         self._clock: _Clock | None = None
-        self._last = 0  # the last step that a row has
+        self._last_step = 0  # the last step that a row has
 
     def look(self, text: bytes, at: int) -> None:
         """Read the framework's peak."""
@@ -72,28 +72,28 @@ class ModdedNanoGpt(LineParser):
             self.notes.allocated(quantity(peak[1]))
             self.notes.reserved(quantity(peak[2]))
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, with the time of the steps since the line before."""
-        time = _TIME.search(rest)
+        time = _TIME.search(tail)
         total = quantity(time[1]) if time else None
         if time is None or total is None:
             return None
-        now = _Clock(whole(head[1]) or 0, total if time[2] == b"ms" else total * 1000)
+        now = _Clock(whole_number(head[1]) or 0, total if time[2] == b"ms" else total * 1000)
         before = self._clock or (_Clock() if now.step == 1 else None)
         self._clock = now
-        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
-        validation = _VALIDATION.match(rest)
+        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
+        validation = _VALIDATION.match(tail)
         if validation:
             self.notes.validated(now.step, number(validation[1]))
-        if not now.step or (validation and now.step == self._last):
+        if not now.step or (validation and now.step == self._last_step):
             return None
-        self._last = now.step
+        self._last_step = now.step
         row = LoggedStep(now.step)
         if before and now.step > before.step:
             row.iterations = now.step - before.step
             if now.total_ms > before.total_ms:
                 row.step_time_ms = (now.total_ms - before.total_ms) / row.iterations
-        if loss := _TRAIN_LOSS.search(rest):
+        if loss := _TRAIN_LOSS.search(tail):
             row.loss = number(loss[1])
             row.nan = int(row.loss is None)
         return row

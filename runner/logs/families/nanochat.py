@@ -19,10 +19,10 @@ Training loss: ..` without a time, and is not read.
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import grouped, number, quantity, whole
+from runner.logs.numbers import grouped, number, quantity, whole_number
+from runner.logs.run_sizes import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _TIME = re.compile(rb"\| dt: ([\d.]+)ms \|")
 _RATE = re.compile(rb"\| tok/sec: ([\d,]+) \|")
@@ -42,7 +42,7 @@ class Nanochat(LineParser):
     name = "nanochat"
     says = "nanochat's `step N/M (..%) | loss:` lines, which count from 0"
     candidates = (Candidate("command"),)
-    named: tuple[Candidate, ...] = (
+    mentions: tuple[Candidate, ...] = (
         Candidate("command", "the log has nanochat's words", (Sign((b"tokens / micro-batch: ",)),)),
     )
     from_zero = True
@@ -71,7 +71,7 @@ class Nanochat(LineParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._each = 0.0  # tokens of a micro-batch, of one rank
+        self._micro_batch_tokens = 0.0  # tokens of a micro-batch, of one rank
 
     def look(self, text: bytes, at: int) -> None:
         """Read the sizes of a micro-batch, or the framework's peak; of a CPU that is 0."""
@@ -81,22 +81,22 @@ class Nanochat(LineParser):
                     "steps of a later stage (midtraining or SFT) are in the log and not in the"
                     " figures: --family nanochat of that stage's own log reads them"
                 )
-        elif each := _EACH.match(text, at):
-            self._each = grouped(each[2]) or 0.0
-            self.notes.facts[TOKENS_PER_SAMPLE] = str(whole(each[1]) or 0)
+        elif sizes := _EACH.match(text, at):
+            self._micro_batch_tokens = grouped(sizes[2]) or 0.0
+            self.notes.facts[TOKENS_PER_SAMPLE] = str(whole_number(sizes[1]) or 0)
         elif world := _WORLD.match(text, at):
-            ranks, rest = divmod(grouped(world[1]) or 0.0, self._each or 1.0)
-            if self._each and not rest:
+            ranks, remainder = divmod(grouped(world[1]) or 0.0, self._micro_batch_tokens or 1.0)
+            if self._micro_batch_tokens and not remainder:
                 self.notes.facts[DEVICES] = str(int(ranks))
         elif validated := _VALIDATED.search(text, max(0, at - 16), at + 60):
-            self.notes.validated(whole(validated[1]), number(validated[2]))
+            self.notes.validated(whole_number(validated[1]), number(validated[2]))
         elif peak := _PEAK.match(text, at):
             self.notes.allocated(quantity(peak[1]) or None)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        self.notes.facts[TRAIN_ITERS] = str(whole(head[2]) or 0)
-        return _step((whole(head[1]) or 0) + 1, head[3], rest)
+        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
+        return _step((whole_number(head[1]) or 0) + 1, head[3], tail)
 
 
 class NanochatSft(Nanochat):
@@ -105,19 +105,19 @@ class NanochatSft(Nanochat):
     name = "nanochat_sft"
     context = (b"Tokens / micro-batch", b"Peak memory usage: ", b" | Validation bpb: ")
     says = "nanochat's `step N (..%) | loss:` lines of its SFT"
-    named = ()
+    mentions = ()
     from_zero = False
     gives = ("step_time_ms", "tokens_per_s", "loss", "tokens_per_sample", "devices")
     step = rb"step \d{5,9} \("
     head = re.compile(rb"(?:\b|(?<=\dm))step (\d{5,9})" + _LOSS, re.IGNORECASE)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        return _step(whole(head[1]) or 0, head[2], rest)
+        return _step(whole_number(head[1]) or 0, head[2], tail)
 
 
-def _step(iteration: int, loss: bytes, rest: bytes) -> LoggedStep | None:
-    time, rate, norm = (pattern.search(rest) for pattern in (_TIME, _RATE, _NORM))
+def _step(iteration: int, loss: bytes, tail: bytes) -> LoggedStep | None:
+    time, rate, norm = (pattern.search(tail) for pattern in (_TIME, _RATE, _NORM))
     value = number(loss)
     return LoggedStep(
         iteration,

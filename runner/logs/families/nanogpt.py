@@ -17,10 +17,10 @@ of tokens per iteration: 61440`, of one process (553f949f).
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import grouped, number, whole
+from runner.logs.numbers import grouped, number, whole_number
+from runner.logs.run_sizes import TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _EVALUATION = b": train loss "
 _EVALUATED = re.compile(rb"step (\d{1,9})$")
@@ -36,7 +36,7 @@ class NanoGpt(LineParser):
     name = "nanogpt"
     says = "nanoGPT's `iter N: loss .., time ..ms` lines, which count from 0"
     candidates = (Candidate("command"),)
-    named = (
+    mentions = (
         Candidate(
             "command", "the log has nanoGPT's words", (Sign((b"tokens per iteration will be: ",)),)
         ),
@@ -62,21 +62,21 @@ class NanoGpt(LineParser):
     def look(self, text: bytes, at: int) -> None:
         """Read an evaluation's iteration, the tokens of an iteration, or a setting."""
         if evaluated := _EVALUATED.search(text, max(0, at - 16), at):
-            self._evaluated = whole(evaluated[1])
+            self._evaluated = whole_number(evaluated[1])
             if validated := _VALIDATED.match(text, at):
                 self.notes.validated(self._evaluated, number(validated[1]))
         elif tokens := _TOKENS.match(text, at):
             self._tokens = grouped(tokens[1])
         elif setting := _SETTING.match(text, at):
-            value = whole(setting[2]) or 0
+            value = whole_number(setting[2]) or 0
             if setting[1] == b"block_size":
                 self.notes.facts[TOKENS_PER_SAMPLE] = str(value)
             else:
                 self.notes.facts[TRAIN_ITERS] = str(value + 1)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        printed = whole(head[1]) or 0
+        printed = whole_number(head[1]) or 0
         loss, time = number(head[2]), number(head[3])
         if printed == self._evaluated:
             time = None

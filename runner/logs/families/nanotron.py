@@ -22,10 +22,10 @@ import re
 
 from runner.logs.decoding import line_end
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import LineParser, fields_of
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import human, quantity, whole
+from runner.logs.numbers import human, quantity, whole_number
+from runner.logs.run_sizes import TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _SIZES = re.compile(rb"\| (sequence_length|global_batch_size|train_steps): (\d{1,9})(?= \|)")
 _PEAK = re.compile(rb"Peak reserved: ([\d.]{1,20})MiB")
@@ -38,7 +38,7 @@ class Nanotron(LineParser):
     name = "nanotron"
     says = "nanotron's `iteration: N / M | consumed_tokens:` lines"
     candidates = (Candidate("command"),)
-    named = (Candidate("command", "the log names nanotron", (Sign((b"nanotron",)),)),)
+    mentions = (Candidate("command", "the log names nanotron", (Sign((b"nanotron",)),)),)
     gives = (
         *("step_time_ms", "tokens_per_s", "device_tokens_per_s", "global_batch", "loss"),
         *("grad_norm", "memory_reserved_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
@@ -60,22 +60,22 @@ class Nanotron(LineParser):
         if peak := _PEAK.match(text, at + 1, end):
             self.notes.reserved(quantity(peak[1]))
         sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, end)}
-        self._batch = whole(sizes.get(b"global_batch_size")) or self._batch
+        self._batch = whole_number(sizes.get(b"global_batch_size")) or self._batch
         for name, fact in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
             if name in sizes:
                 self.notes.facts[fact] = sizes[name].decode()
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        fields = fields_of(rest, closed)
-        iteration = whole(head[1])
+        fields = fields_of(tail, closed)
+        iteration = whole_number(head[1])
         if not iteration or b"lm_loss" not in fields:
             return None
         self.notes.facts.setdefault(TRAIN_ITERS, head[2].decode())
         reserved = human(fields.get(b"cuda_max_memory_reserved"))
         self.notes.reserved(None if reserved is None else reserved / _MIB)
         old = fields.get(b"elapsed_time_per_iteration_ms")
-        samples = whole(fields.get(b"global_batch_size")) if old else None
+        samples = whole_number(fields.get(b"global_batch_size")) if old else None
         loss = human(fields[b"lm_loss"])
         return LoggedStep(
             iteration,

@@ -26,10 +26,10 @@ over whatever the bar counts, and no time of an iteration.
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import TRAIN_ITERS
 from runner.logs.lines import LineParser, fields_of
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole
+from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.run_sizes import TRAIN_ITERS
 
 _MIB = 2**20
 _NEMO = Sign((b"nemo_logger", b"nemo/collections", b"nemo.lightning", b"nemo/lightning"))
@@ -43,7 +43,7 @@ class NeMo(LineParser):
     name = "nemo"
     says = "NeMo's `Training epoch E, iteration N/M |` lines, which count from 0"
     candidates = (Candidate("command"),)
-    named = (Candidate("command", "the log names nemo", (_NEMO,)),)
+    mentions = (Candidate("command", "the log names nemo", (_NEMO,)),)
     gives = (
         *("step_time_ms", "device_tokens_per_s", "global_batch", "loss", "grad_norm"),
         *("memory_allocated_mib", "memory_reserved_mib", "tflop_per_s", "train_iters"),
@@ -56,13 +56,13 @@ class NeMo(LineParser):
     marker = b"Training epoch "
     head = re.compile(rb"(?:\b|(?<=\dm))Training epoch \d{1,9}, iteration (\d{1,9})/(\d{1,9}) \| ")
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        fields = fields_of(rest, closed)
-        step = whole(fields.get(b"global_step", head[1]))
+        fields = fields_of(tail, closed)
+        step = whole_number(fields.get(b"global_step", head[1]))
         if step is None or b"reduced_train_loss" not in fields:
             return None
-        self.notes.facts[TRAIN_ITERS] = str((whole(head[2]) or 0) + 1)
+        self.notes.facts[TRAIN_ITERS] = str((whole_number(head[2]) or 0) + 1)
         self.notes.allocated(_mib(fields.get(b"max_memory_allocated")))
         self.notes.reserved(_mib(fields.get(b"max_memory_reserved")))
         seconds = number(fields.get(b"train_step_timing in s"))
@@ -70,7 +70,7 @@ class NeMo(LineParser):
         return LoggedStep(
             step + 1,
             step_time_ms=None if seconds is None else seconds * 1000,
-            global_batch=whole(fields.get(b"global_batch_size")) or 0,
+            global_batch=whole_number(fields.get(b"global_batch_size")) or 0,
             nan=int(loss is None),
             loss=loss,
             grad_norm=number(fields.get(b"grad_norm")),
@@ -102,24 +102,24 @@ class NeMoBar(LineParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: int | None = None
+        self._last_iteration: int | None = None
         self._validation: bytes | None = None  # as the bar shows it from then on
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one state of the bar, where it is of another step than the one before."""
-        fields = {match[1]: match[2] for match in _BAR_FIELD.finditer(rest)}
+        fields = {match[1]: match[2] for match in _BAR_FIELD.finditer(tail)}
         step = _STEP.fullmatch(fields.get(b"global_step", b""))
-        iteration = (whole(step[1]) or 0) + 1 if step else whole(head[2])
-        if b"reduced_train_loss" not in fields or (not step and whole(head[1])):
+        iteration = (whole_number(step[1]) or 0) + 1 if step else whole_number(head[2])
+        if b"reduced_train_loss" not in fields or (not step and whole_number(head[1])):
             return None
-        if not iteration or iteration == self._last:
+        if not iteration or iteration == self._last_iteration:
             return None
-        self._last = iteration
-        if (total := whole(head[3])) is not None and not whole(head[1]):
+        self._last_iteration = iteration
+        if (total := whole_number(head[3])) is not None and not whole_number(head[1]):
             self.notes.facts[TRAIN_ITERS] = str(total)
-        if (shown := fields.get(b"val_loss")) not in (None, self._validation):
-            self._validation = shown
-            self.notes.validated(iteration - 1, number(shown))
+        if (loss_text := fields.get(b"val_loss")) not in (None, self._validation):
+            self._validation = loss_text
+            self.notes.validated(iteration - 1, number(loss_text))
         seconds = number(fields.get(b"train_step_timing in s"))
         loss = number(fields[b"reduced_train_loss"])
         return LoggedStep(

@@ -8,7 +8,7 @@
 * `step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,`
   (the same class with metric_print_format normal). What it printed is the first summand of the next
   mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139, :157), so that the
-  loss is no mean of its line alone.
+  loss is not the mean of its line alone.
 """
 
 import re
@@ -16,7 +16,7 @@ import re
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, whole
+from runner.logs.numbers import number, whole_number
 
 _LOSS = re.compile(rb"^(?:total_)?loss: " + PRINTED + rb",", re.IGNORECASE)
 _RATE = re.compile(rb"throughput: ([\d.]+)(\s|$)")
@@ -34,7 +34,7 @@ class OneFlowSteps(LineParser):
     name = "oneflow_steps"
     says = "OneFlow's `step: N, loss:` lines"
     candidates = (Candidate("oneflow_gpt"),)
-    named = (Candidate("oneflow_gpt", "the log names its trainer", (_TRAINER,)),)
+    mentions = (Candidate("oneflow_gpt", "the log names its trainer", (_TRAINER,)),)
     gives = ("samples_per_s", "loss")
     loss_kind = "window"
     holds = "the mean since the line before, with all that came between"
@@ -44,19 +44,19 @@ class OneFlowSteps(LineParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = -1
+        self._last_step = -1
         self._from_zero = False
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, counted from 1."""
-        loss = _LOSS.search(rest)
-        rate = _RATE.search(rest)
+        loss = _LOSS.search(tail)
+        rate = _RATE.search(tail)
         if loss is None:
             return None
-        step = whole(head[1]) or 0
-        if step <= self._last or self._last < 0:
+        step = whole_number(head[1]) or 0
+        if step <= self._last_step or self._last_step < 0:
             self._from_zero = step % 10 == 9 or step == 0
-        self._last = step
+        self._last_step = step
         value = number(loss[1])
         return LoggedStep(
             step + self._from_zero,
@@ -80,13 +80,13 @@ class OneFlowTable(LineParser):
     head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
     loss = re.compile(rb"^ " + PRINTED + rb" +\|", re.IGNORECASE)
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one row."""
-        match = self.loss.search(rest)
+        match = self.loss.search(tail)
         loss = number(match[1]) if match else None
         seconds = number(head[5])
         return LoggedStep(
-            whole(head[1]) or 0,
+            whole_number(head[1]) or 0,
             step_time_ms=None if seconds is None else seconds * 1000,
             samples_per_s=number(head[4]),
             loss=loss,

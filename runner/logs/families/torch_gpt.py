@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 from node.printable import printable
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import (
+from runner.logs.lines import LineParser
+from runner.logs.logged_step import LoggedStep
+from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.run_sizes import (
     ATTENTION,
     COMPILE_CACHE,
     DROP_RATE,
     EXPERT_IMBALANCE,
     TOKENS_PER_EXPERT,
 )
-from runner.logs.lines import LineParser
-from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole
 
 _FIELD = re.compile(rb"(?<!\S)([^\s=]*)=(\S*)")
 _STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
@@ -39,7 +39,7 @@ class TorchGpt(LineParser):
         *("step_time_ms", "samples_per_s", "loss", "grad_norm", "skipped", "train_iters"),
         *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "memory_rss_mib"),
     )
-    named = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
+    mentions = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     loss_kind = "window"
     holds = "the mean since the line before; it evaluates behind the last one"
     step = rb"torch_gpt step="
@@ -50,39 +50,39 @@ class TorchGpt(LineParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: int | None = None
+        self._last_iteration: int | None = None
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one step; a `config` line's words become facts, and what of `start` is one."""
-        if not closed or len(rest) > LONGEST:
+        if not closed or len(tail) > LONGEST:
             return None
-        fields = dict(_FIELD.findall(head[0] + rest))
+        fields = dict(_FIELD.findall(head[0] + tail))
         if head[1] == b"eval":
-            self.notes.validated(self._last, number(fields.get(b"loss")))
+            self.notes.validated(self._last_iteration, number(fields.get(b"loss")))
             return None
         if head[1] != b"step=":
             self._facts(fields, started=head[1] == b"start")
             return None
         match = _STEP.fullmatch(fields.get(b"step", b""))
-        iteration = whole(match[1]) if match else None
+        iteration = whole_number(match[1]) if match else None
         if iteration is None or b"memory_used_mib" not in fields:
             return None
         self._memory(fields)
         self._experts(fields)
-        self._last = iteration
+        self._last_iteration = iteration
         return LoggedStep(
             iteration=iteration,
             step_time_ms=number(fields.get(b"step_time_ms")),
             samples_per_s=number(fields.get(b"samples_per_s")),
-            skipped=whole(fields.get(b"skipped")) or 0,
-            nan=whole(fields.get(b"nan")) or 0,
+            skipped=whole_number(fields.get(b"skipped")) or 0,
+            nan=whole_number(fields.get(b"nan")) or 0,
             loss=number(fields.get(b"loss")),
             grad_norm=number(fields.get(b"grad_norm")),
             paused_ms=quantity(fields.get(b"paused_ms")) or 0.0,
         )
 
     def _memory(self, fields: Mapping[bytes, bytes]) -> None:
-        """Note the peaks; before there was `memory_rss_mib` a CPU's process stood in for a device,
+        """Note the peaks; before `memory_rss_mib` existed a CPU's process was logged as a device,
         and such a line has nothing allocated.
         """
         allocated, used = fields.get(b"memory_allocated_mib", b""), fields[b"memory_used_mib"]
@@ -108,10 +108,10 @@ class TorchGpt(LineParser):
         """Note a line's words; of how it started only those that are facts, and what it took."""
         for key, value in fields.items():
             if not started or (key in _STARTED and _WORD.fullmatch(value)):
-                word, text = (part.decode("utf-8", "replace") for part in (key, value))
+                word, text = (field.decode("utf-8", "replace") for field in (key, value))
                 self.notes.facts[word] = printable(text)
         took = quantity(fields.get(b"compile_s"))
-        if started and whole(fields.get(b"compiled")) and took is not None:
+        if started and whole_number(fields.get(b"compiled")) and took is not None:
             self.notes.compiled[_COMPILER] = took
 
 

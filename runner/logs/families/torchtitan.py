@@ -21,7 +21,7 @@ torchtitan/components/metrics.py:460-470). `wps` until 2024-11 (4d182a13), no `g
 * On a rank that has no last pipeline stage the loss is the sum of -1s (train.py:556), no loss. The
   other ranks print the same loss again, in `[rank7]:` lines of their own or without.
 
-The sizes stand in `Trainer is initialized with` (train.py:354), before 2025-03 in `Training starts
+The sizes are in `Trainer is initialized with` (train.py:354), before 2025-03 in `Training starts
 at step` (b63e2098, b925cfa4:303), since 2026-08 in tokens (73aed7f6 trainer.py:621-629): then a
 sample is of the maximum context length.
 """
@@ -31,10 +31,10 @@ from math import prod
 
 from runner.logs.decoding import line_end, line_start, uncoloured
 from runner.logs.kind import Candidate, Sign
-from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import grouped, number, quantity, whole
+from runner.logs.numbers import grouped, number, quantity, whole_number
+from runner.logs.run_sizes import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _LOSS = re.compile(rb"loss: {1,8}" + PRINTED + rb"  ", re.IGNORECASE)
 _NORM = re.compile(rb"  grad_norm: {1,8}(\S{1,40})  ")
@@ -72,7 +72,7 @@ class TorchTitan(LineParser):
     name = "torchtitan"
     says = "torchtitan's `step: N  loss:` lines"
     candidates = (Candidate("torchtitan"),)
-    named = (Candidate("torchtitan", "the log names torchtitan", (_TITAN,)),)
+    mentions = (Candidate("torchtitan", "the log names torchtitan", (_TITAN,)),)
     gives = (
         *("device_tokens_per_s", "global_batch", "loss", "grad_norm", "tflop_per_s"),
         *("memory_reserved_mib", "tokens_per_sample", "devices", "train_iters"),
@@ -100,7 +100,7 @@ class TorchTitan(LineParser):
         super().__init__()
         self._batch = 0
         self._starter: bytes | None = None  # the rank that said first where training starts
-        self._last: int | None = None  # the run's last step, or the one before its first
+        self._last_step: int | None = None  # the run's last step, or the one before its first
         self._before: int | None = None
         self._loss_known = False  # by a rank that prints
         self._saved: dict[bytes, float] = {}  # s of checkpoints since the last line, by rank
@@ -113,34 +113,34 @@ class TorchTitan(LineParser):
             name = _rank(text, at)
             if self._starter in (None, name):
                 self._starter = name
-                self._last, self._before = (whole(starts[1]) or 0) - 1, None
+                self._last_step, self._before = (whole_number(starts[1]) or 0) - 1, None
                 self._loss_known = False
         elif saved := _SAVED.match(text, at, end):
             name = _rank(text, at)
             self._saved[name] = self._saved.get(name, 0.0) + (quantity(saved[1]) or 0.0)
         elif validated := _VALIDATED.match(text, at, end):
-            self._validated, self._saved = whole(validated[1]) or 0, {}
+            self._validated, self._saved = whole_number(validated[1]) or 0, {}
             loss = _LOSS.match(uncoloured(validated[2]))
             value = number(loss[1]) if loss else None
             if value is not None and value >= 0:  # -1 on ranks without the last stage
                 self.notes.validated(self._validated, value)
         if mesh := _MESH.match(text, at, end):
             sizes = mesh.groups()[1:] if mesh[1] is None else mesh[1].split(b",")
-            self.notes.facts[DEVICES] = str(prod(whole(size.strip()) or 1 for size in sizes))
+            self.notes.facts[DEVICES] = str(prod(whole_number(size.strip()) or 1 for size in sizes))
         elif sizes_of := _SIZES.search(text, at, end):
-            self._sizes(whole(sizes_of[1]) or 0, sizes_of[2], sizes_of[3])
+            self._sizes(whole_number(sizes_of[1]) or 0, sizes_of[2], sizes_of[3])
         elif tokens := _SIZES_IN_TOKENS.search(text, at, end):
-            samples, rest = divmod(whole(tokens[1]) or 0, whole(tokens[2]) or 1)
-            self._sizes(0 if rest else samples, tokens[2], tokens[3])
+            samples, remainder = divmod(whole_number(tokens[1]) or 0, whole_number(tokens[2]) or 1)
+            self._sizes(0 if remainder else samples, tokens[2], tokens[3])
 
     def _sizes(self, batch: int, length: bytes, steps: bytes) -> None:
         self._batch = batch
         self.notes.facts |= {TOKENS_PER_SAMPLE: length.decode(), TRAIN_ITERS: steps.decode()}
 
-    def row(self, head: re.Match[bytes], rest: bytes, closed: bool) -> LoggedStep | None:
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
-        iteration = whole(head[1])
-        text = uncoloured(rest) + (b"  " if closed else b"")
+        iteration = whole_number(head[1])
+        text = uncoloured(tail) + (b"  " if closed else b"")
         printed = _LOSS.match(text)
         if not iteration or printed is None:
             return None
@@ -149,12 +149,12 @@ class TorchTitan(LineParser):
         if no_stage and self._loss_known:
             return None
         self._loss_known = self._loss_known or not no_stage
-        if iteration in (self._last, self._before):  # another rank's
+        if iteration in (self._last_step, self._before):  # another rank's
             return None
-        covers = iteration - self._last if self._last is not None else 0
+        covers = iteration - self._last_step if self._last_step is not None else 0
         if 0 < iteration - self._validated < covers:
             covers = iteration - self._validated  # a validation begins a new window
-        self._last, self._before = iteration, self._last
+        self._last_step, self._before = iteration, self._last_step
         fields = (pattern.search(text) for pattern in (_NORM, _MEMORY, _TOKENS, _TFLOPS))
         norm, memory, tokens, tflops = (field[1] if field else None for field in fields)
         gib = quantity(memory)
@@ -179,7 +179,9 @@ class TorchTitan(LineParser):
         if not self._saved:
             return rate, 0.0
         saved_ms, self._saved = max(self._saved.values()) * 1000, {}
-        sizes = (whole(self.notes.facts.get(key)) or 0 for key in (TOKENS_PER_SAMPLE, DEVICES))
+        sizes = (
+            whole_number(self.notes.facts.get(key)) or 0 for key in (TOKENS_PER_SAMPLE, DEVICES)
+        )
         length, devices = sizes
         if not (saved_ms and rate and devices and covers > 0):
             return rate, 0.0

@@ -38,9 +38,9 @@ def check_argv(cell: Cell) -> None:
                 f"argv[{number}] is {text!r}, which only a shell knows, and none is started; write"
                 " a script, and argv: [bash, script.sh]"
             )
-    first = words.written(argv[0])
-    if not first or (len(argv) == 1 and " " in first and not first.startswith("/")):
-        raise UserError(f"argv[0] is {first!r:.60}; list the program and each argument by itself")
+    program = words.written(argv[0])
+    if not program or (len(argv) == 1 and " " in program and not program.startswith("/")):
+        raise UserError(f"argv[0] is {program!r:.60}; list the program and each argument by itself")
 
 
 def check_folder(cell: Cell) -> None:
@@ -92,44 +92,44 @@ def check_names(cell: Cell) -> None:
         if value is None and key not in ABOUT | SIZED:
             raise UserError(f"{key} has no value (null); give it one, or '' for an empty word")
     for key, value in own_keys(cell).items():
-        each = value if isinstance(value, list) else [value]
-        if any(isinstance(one, dict | list) or "\0" in str(one) for one in each):
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, dict | list) or "\0" in str(item) for item in items):
             raise UserError(f"{key} is {value!r:.60}; a word's value is text, a number, or a list")
 
 
 def check_words(cell: Cell) -> None:
     """Refuse words that nothing fills, and keys that nothing uses: all of them."""
-    values, own = cell.parameters, own_keys(cell)
+    values, cell_keys = cell.parameters, own_keys(cell)
     texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
     used = words.all_names(values["argv"])
     used |= words.names_in(values["cwd"] or "", "cwd")
-    _check_path(words.filled(values["cwd"] or "/", own, "cwd"), "cwd")
+    _check_path(words.filled(values["cwd"] or "/", cell_keys, "cwd"), "cwd")
     _check_path((values["environment"] or {}).get("python", "/"), "environment: python")
     for where, text in texts:
         for name in words.names_in(text, where) - set(FACTS):
-            if name in SIZED - own.keys():
+            if name in SIZED - cell_keys.keys():
                 also = ", or `seeds` of the matrix" if name == SEED else ""
                 raise UserError(f"{where}: {{{name}}} has no value; set {name}{also}")
-            words.value_of(name, own | dict.fromkeys(FACTS, ""), where)
+            words.value_of(name, cell_keys | dict.fromkeys(FACTS, ""), where)
     for variable, text in cell.env.items():
-        for word in sorted(words.looks_like(text) & {*FACTS, *own}):
+        for word in sorted(words.looks_like(text) & {*FACTS, *cell_keys}):
             raise UserError(
                 f"env: {variable} has {{{word}}}, and words are filled in argv alone; begin it with"
                 f' the program env: argv: [env, "{variable}={{{word}}}", ...]'
             )
     shape = values.get("architecture") or {}
-    told = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
-    counted = set().union(*map(words.factors, [*told, values["model_flops_per_token"]]))
+    sizes = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
+    counted = set().union(*map(words.factors, [*sizes, values["model_flops_per_token"]]))
     faults = Faults()
-    for key in own:
-        others = {name for name in cell.axes if name in used or name not in own} - {key}
-        axis = key in cell.axes and not others
+    for key in cell_keys:
+        other_axes = {name for name in cell.axes if name in used or name not in cell_keys} - {key}
+        axis = key in cell.axes and not other_axes
         if key not in used | (set() if axis else counted | (SIZED - {SEED})):
-            meant = _MEANT.get(key) or nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
+            suggestion = _MEANT.get(key) or nearest(key, (used | ABOUT | SIZED) - {key, *FACTS})
             same = ", or its cells are the same run" if axis else ", or take it out"
             with faults.gathered():
                 raise UserError(
-                    f"{key} is used by nothing{meant}; put {{{key}}} into argv"
+                    f"{key} is used by nothing{suggestion}; put {{{key}}} into argv"
                     f"{', or all seeds are the same run' if key == SEED else same}"
                 )
     faults.check()

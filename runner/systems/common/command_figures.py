@@ -52,7 +52,9 @@ def _decoder(shape: Mapping[str, Any], values: Mapping[str, Any], length: int) -
                 f" sizes: {', '.join(names)}"
             )
     sizes = {
-        key: value if isinstance(value, bool) else _whole(value, values, f"architecture: {key}")
+        key: value
+        if isinstance(value, bool)
+        else _whole_product(value, values, f"architecture: {key}")
         for key, value in shape.items()
     }
     try:
@@ -67,7 +69,7 @@ def _decoder(shape: Mapping[str, Any], values: Mapping[str, Any], length: int) -
     return decoder
 
 
-def _whole(value: Any, values: Mapping[str, Any], where: str) -> int:
+def _whole_product(value: Any, values: Mapping[str, Any], where: str) -> int:
     number = words.product(value, values, where)
     if number is None or number != int(number):
         raise UserError(f"{where} is {value!r}; it must be a whole number above 0")

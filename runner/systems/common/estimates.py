@@ -20,8 +20,8 @@ TORCH_PROCESS_MIB = 420.0  # RSS of a CPU process that imported torch 2.13 and j
 def parameters(shape: Decoder) -> int:
     """Count the weights with tied embeddings (arXiv:2104.04473, eq. 2), of all experts."""
     matrices = replace(shape, moe_router_topk=shape.num_experts).layer_weights
-    rest = 13 * shape.num_layers + shape.vocab_size + shape.seq_length
-    return int(matrices + rest * shape.hidden_size)
+    per_hidden_unit = 13 * shape.num_layers + shape.vocab_size + shape.seq_length
+    return int(matrices + per_hidden_unit * shape.hidden_size)
 
 
 def expert_parameters(shape: Decoder) -> int:
@@ -84,8 +84,8 @@ def memory_mib(
     )
     tokens = shape.seq_length * micro_batch_size
     attention = 0 if flash_attention else 5 * shape.num_attention_heads * shape.seq_length
-    kept = (SELECTIVE_ATTENTION_BYTES if selective else ATTENTION_BYTES) * shape.hidden_size
-    layer = tokens * (kept + _kept_by_mlp(shape, selective=selective) + attention)
+    stored_bytes = (SELECTIVE_ATTENTION_BYTES if selective else ATTENTION_BYTES) * shape.hidden_size
+    layer = tokens * (stored_bytes + _kept_by_mlp(shape, selective=selective) + attention)
     if activation_checkpointing:
         activations = tokens * 2 * shape.hidden_size * shape.num_layers + layer
     else:

@@ -175,7 +175,7 @@ def check_deepspeed(cell: Cell, cluster: Cluster, *, keeps_signs: bool) -> None:
             "launcher deepspeed starts the processes of other nodes over ssh, which a container of"
             f" {engine.name} does not let in; take launcher torch.distributed.launch or torchrun,"
             " or set cluster_container_engine to"
-            f" {' or '.join(each.name for each in ENGINES.values() if each.over_ssh)}"
+            f" {' or '.join(engine.name for engine in ENGINES.values() if engine.over_ssh)}"
         )
     nodes = cluster.nodes[: cell.nodes]
     for node in nodes[1:]:

@@ -36,14 +36,16 @@ class Split:
 
 
 def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:
-    """Return each size by its name, but for one that is None, which the trainer does not say.
+    """Return each size by its name, without those that the trainer does not say.
 
     data_parallel is what the others leave of the world size.
     """
-    given = {split: cell.parameters.get(split.name, 1) for split in splits}
-    sizes = {split.name: int(size) for split, size in given.items() if size is not None}
-    own = prod(sizes[split.name] for split in given if split.name in sizes and not split.within)
-    return {DATA_PARALLEL: max(cell.world_size // own, 1), **sizes}
+    split_sizes = {split: cell.parameters.get(split.name, 1) for split in splits}
+    sizes = {split.name: int(size) for split, size in split_sizes.items() if size is not None}
+    model_ranks = prod(
+        sizes[split.name] for split in split_sizes if split.name in sizes and not split.within
+    )
+    return {DATA_PARALLEL: max(cell.world_size // model_ranks, 1), **sizes}
 
 
 @dataclass(frozen=True)
@@ -175,14 +177,14 @@ class System:
 
         What `cell` says of itself turns tokens/s of a log into samples/s.
         """
-        from runner.logs.known import Known
         from runner.logs.measure import measure
+        from runner.logs.run_sizes import Known
 
         if cell is None:
             return measure(self.readers_of({}), logs)
         cell = self.typed(cell)
-        known = Known(self.tokens_per_sample(cell), cell.world_size)
-        return measure(self.readers_of(cell.parameters), logs, known)
+        run_sizes = Known(self.tokens_per_sample(cell), cell.world_size)
+        return measure(self.readers_of(cell.parameters), logs, run_sizes)
 
     def counter(self, parameters: Mapping[str, Any]) -> str:
         """Return what finds the number of an iteration in a line of the log, by one group.
@@ -213,8 +215,8 @@ class System:
 
         Raises UserError for values that no matrix could give.
         """
-        own = {item.name: item.recorded(parameters, where) for item in self.parameters}
-        return self.resolve({**parameters, **own})
+        typed_values = {item.name: item.recorded(parameters, where) for item in self.parameters}
+        return self.resolve({**parameters, **typed_values})
 
     def fingerprinted(self, cell: Cell) -> tuple[str, ...]:
         """Name what of the nodes a cell's figures hang on, as campaign.json's environment has it.
@@ -222,8 +224,10 @@ class System:
         Each is of one kind: system, dataset, or what `relies_on` has.
         """
         pin = f"{cell.system}/{cell.pin}" if cell.pin else ""
-        named = {"system": pin, "dataset": cell.dataset, **self.relies_on(cell)}
-        return tuple(f"{kind} {what}" for kind, what in named.items() if what)
+        contents = {"system": pin, "dataset": cell.dataset, **self.relies_on(cell)}
+        return tuple(
+            f"{kind} {content_name}" for kind, content_name in contents.items() if content_name
+        )
 
     def architecture(self, cell: Cell) -> Architecture | None:
         """Return what the cell trains; None where the system does not say."""
@@ -233,8 +237,8 @@ class System:
         """Return samples an iteration of all devices; None where the system has no such number."""
         if self.samples and (count := self.samples(cell)) is not None:
             return count
-        if (given := self.given_batch_size(cell)) is not None:
-            return given
+        if (size := self.given_batch_size(cell)) is not None:
+            return size
         passes = int(cell.parameters.get("gradient_accumulation") or 1)
         micro = cell.parameters.get("micro_batch_size")
         return None if micro is None else micro * self.sizes(cell)[DATA_PARALLEL] * passes
@@ -243,8 +247,8 @@ class System:
         """Return samples an iteration where a matrix gives them."""
         if self.parameter("global_batch_size") is None:
             return None
-        given: int | None = cell.parameters["global_batch_size"]
-        return given
+        size: int | None = cell.parameters["global_batch_size"]
+        return size
 
     def sizes(self, cell: Cell) -> dict[str, int]:
         """Return the cell's parallel sizes by name, data_parallel first."""

@@ -147,9 +147,9 @@ def _check_tensor_parallel(cell: Cell, model: Decoder, *, llama: bool) -> None:
         multiple = VOCABULARY_MULTIPLE
         padded = -(-values["vocab_size"] // multiple) * multiple
         shared[f"vocab_size, padded to a multiple of {multiple},"] = padded
-    for name, whole in shared.items():
-        if whole % size:
-            raise UserError(f"tensor_parallel {size} does not divide {name} {whole}; change one")
+    for name, total in shared.items():
+        if total % size:
+            raise UserError(f"tensor_parallel {size} does not divide {name} {total}; change one")
     if size > 1 and values["cross_entropy_chunks"] == 0:
         raise UserError(
             "cross_entropy_chunks 0 has all logits on one device, and tensor_parallel splits them;"
@@ -238,7 +238,7 @@ def _check_speed(cell: Cell, cluster: Cluster) -> None:
 
 
 def _check_needs(name: str, *needs: tuple[str, bool]) -> None:
-    lacking = [what for what, is_there in needs if not is_there]
+    lacking = [requirement for requirement, is_there in needs if not is_there]
     if lacking:
         raise UserError(f"{name} needs {' and '.join(lacking)}; leave it out, or change that")
 

@@ -15,14 +15,18 @@ from runner.figures.flops import Decoder, LatentDecoder
 LLAMA_VOCAB_SIZE, QWEN_VOCAB_SIZE, DEBUG_VOCAB_SIZE = 128256, 151936, 2048
 
 
-def _llama(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> Decoder:
-    given: dict[str, Any] = {"num_query_groups": 8, "vocab_size": LLAMA_VOCAB_SIZE, **other}
-    return Decoder(layers, hidden, heads, 0, ffn_hidden_size=ffn, gated=True, **given)
+def _llama(layers: int, hidden: int, heads: int, ffn: int, **overrides: Any) -> Decoder:
+    options: dict[str, Any] = {"num_query_groups": 8, "vocab_size": LLAMA_VOCAB_SIZE, **overrides}
+    return Decoder(layers, hidden, heads, 0, ffn_hidden_size=ffn, gated=True, **options)
 
 
-def _qwen(layers: int, hidden: int, heads: int, ffn: int, **other: Any) -> Decoder:
+def _qwen(layers: int, hidden: int, heads: int, ffn: int, **overrides: Any) -> Decoder:
     return _llama(
-        layers, hidden, heads, ffn, **{"vocab_size": QWEN_VOCAB_SIZE, "kv_channels": 128, **other}
+        layers,
+        hidden,
+        heads,
+        ffn,
+        **{"vocab_size": QWEN_VOCAB_SIZE, "kv_channels": 128, **overrides},
     )
 
 
@@ -36,8 +40,8 @@ def _experts(model: Decoder, experts: int, topk: int, ffn: int) -> Decoder:
     )
 
 
-def _gpt_oss(layers: int, experts: int, **other: Any) -> Decoder:
-    sizes: dict[str, Any] = {"hidden": 2880, "vocab_size": 201088, **other}
+def _gpt_oss(layers: int, experts: int, **overrides: Any) -> Decoder:
+    sizes: dict[str, Any] = {"hidden": 2880, "vocab_size": 201088, **overrides}
     shape = _llama(layers, sizes.pop("hidden"), 64, 2880, kv_channels=64, **sizes)
     return _experts(shape, experts, 4, 2880)
 
@@ -145,6 +149,6 @@ FLAVORS = tuple(dict.fromkeys(name for model in MODELS.values() for name in mode
 
 
 def decoder(model: str, flavor: str, seq_length: int) -> Decoder | None:
-    """Return the architecture of a flavor with samples of that many tokens; None: there is none."""
-    found = MODELS[model].flavors.get(flavor)
-    return found and replace(found, seq_length=seq_length)
+    """Return the architecture of a flavor with samples of that many tokens, or None."""
+    flavor_shape = MODELS[model].flavors.get(flavor)
+    return flavor_shape and replace(flavor_shape, seq_length=seq_length)

@@ -209,8 +209,8 @@ def _profiler(profile: Profile | None, section: str) -> list[str]:
     ]
 
 
-def words(cell: Cell, node: NodeContext) -> list[str]:
-    """Return what stands behind torchtitan.train."""
+def option_words(cell: Cell, node: NodeContext) -> list[str]:
+    """Return the arguments of torchtitan.train."""
     values = cell.parameters
     if _by_registry(cell.pin):
         return _since_0_3(values, node, _profiler(cell.profile, "profiler"))
@@ -230,7 +230,7 @@ def _by_registry(pin: str) -> bool:
         for line in pins("torchtitan")[pin]["requirements"]
         if line.startswith("torchtitan==")
     )
-    return [int(part) for part in version.split(".")] >= [0, 3]
+    return [int(number) for number in version.split(".")] >= [0, 3]
 
 
 def _up_to_0_2(values: Mapping[str, Any], node: NodeContext) -> list[str]:

@@ -23,9 +23,9 @@ def pieces(text: str, where: str) -> Iterator[tuple[str, bool]]:
         if match[1]:
             yield match[1], True
         elif match[0] in ("{", "}"):
-            rest = text[match.start() : match.start() + 30]
+            excerpt = text[match.start() : match.start() + 30]
             raise UserError(
-                f"{where}: {rest!r} begins with a brace that stands alone; a word is written"
+                f"{where}: {excerpt!r} begins with a brace that stands alone; a word is written"
                 " {name}, and a brace itself {{ or }}"
                 if match[0] == "{"
                 else f"{where}: {text[-60:]!r} has a closing brace that stands alone; write }}}}"
@@ -37,7 +37,7 @@ def pieces(text: str, where: str) -> Iterator[tuple[str, bool]]:
 
 def names_in(text: str, where: str) -> set[str]:
     """Return the words of a text. Raises UserError as `pieces` does."""
-    return {part for part, is_name in pieces(text, where) if is_name}
+    return {piece for piece, is_name in pieces(text, where) if is_name}
 
 
 def looks_like(text: str) -> set[str]:
@@ -47,19 +47,19 @@ def looks_like(text: str) -> set[str]:
 
 def all_names(argv: Iterable[Any]) -> set[str]:
     """Return the words of all arguments. Raises UserError as `pieces` does."""
-    each = (names_in(written(text), f"argv[{number}]") for number, text in enumerate(argv))
-    return set().union(*each)
+    name_sets = (names_in(written(text), f"argv[{number}]") for number, text in enumerate(argv))
+    return set().union(*name_sets)
 
 
 def filled(text: str, values: Mapping[str, Any], where: str) -> str:
     """Return the text with values in place of its words. Raises UserError naming the nearest."""
     parts = []
-    for part, is_name in pieces(text, where):
-        value = value_of(part, values, where) if is_name else part
+    for piece, is_name in pieces(text, where):
+        value = value_of(piece, values, where) if is_name else piece
         if isinstance(value, list):
             raise UserError(
-                f"{where}: {part} is a list, and {{{part}}} is part of {text!r:.60}; make it an"
-                f" argument of argv by itself, or give {part} one value"
+                f"{where}: {piece} is a list, and {{{piece}}} is part of {text!r:.60}; make it an"
+                f" argument of argv by itself, or give {piece} one value"
             )
         parts.append(written(value))
     return "".join(parts)
@@ -72,7 +72,7 @@ def arguments(text: str, values: Mapping[str, Any], where: str) -> list[str]:
     word = re.fullmatch(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", text)
     value = value_of(word[1], values, where) if word else None
     if isinstance(value, list):
-        return [written(each) for each in value]
+        return [written(item) for item in value]
     return [filled(text, values, where)]
 
 
@@ -99,7 +99,7 @@ def written(value: Any) -> str:
 def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
     """Return a number, or the product that a text says: `micro_batch_size * data_parallel * 4`.
 
-    None where nothing is given. Raises UserError naming the factor that is no number.
+    None where nothing is given. Raises UserError naming the factor that is not a number.
     """
     if value is None:
         return None
@@ -107,18 +107,18 @@ def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
     result: float = 1
     for factor in factors:
         word = factor.strip() if isinstance(factor, str) else factor
-        named = isinstance(word, str) and NAME.fullmatch(word)
-        number = value_of(word, values, where) if named else word
+        is_name = isinstance(word, str) and NAME.fullmatch(word)
+        number = value_of(word, values, where) if is_name else word
         try:
-            known = None if isinstance(number, bool) else float(number)
+            figure = None if isinstance(number, bool) else float(number)
         except (TypeError, ValueError, OverflowError):
-            known = None
-        if known is None or not 0 < known < 1e18:
+            figure = None
+        if figure is None or not 0 < figure < 1e18:
             raise UserError(
                 f"{where} is {value!r}, and {word!r} is not a number above 0; write a number, or"
                 " numbers and keys, without braces, with * between them"
             )
-        result *= int(known) if known.is_integer() else known
+        result *= int(figure) if figure.is_integer() else figure
     if not 0 < result < 1e18:
         raise UserError(f"{where} is {value!r}, which makes {result:g}; no run has so many")
     return result
@@ -126,5 +126,5 @@ def product(value: Any, values: Mapping[str, Any], where: str) -> float | None:
 
 def factors(value: Any) -> set[str]:
     """Return the names in a product."""
-    words = value.split("*") if isinstance(value, str) else []
-    return {word.strip() for word in words if NAME.fullmatch(word.strip())}
+    operands = value.split("*") if isinstance(value, str) else []
+    return {word.strip() for word in operands if NAME.fullmatch(word.strip())}

@@ -36,27 +36,29 @@ def _named_baseline(row: Row) -> str | None:
     return f"{row.comparison.axis}={row.comparison.value}" if row.comparison else None
 
 
-def _difference(name: str, part: str) -> Value:
+def _difference(name: str, field: str) -> Value:
     def value(row: Row) -> Any:
         difference = row.comparison.differences.get(name) if row.comparison else None
-        return getattr(difference, part, None)
+        return getattr(difference, field, None)
 
     return value
 
 
-def _interval_end(place: int) -> Value:
+def _interval_end(side: int) -> Value:
     interval = _difference("samples_per_s", "interval")
-    return lambda row: (interval(row) or (None, None))[place]
+    return lambda row: (interval(row) or (None, None))[side]
 
 
-def _parity_part(part: str) -> Value:
+def _parity_field(field: str) -> Value:
     """Return what the comparison of losses found: "same" or "diverges", and by how much."""
 
     def value(row: Row) -> Any:
         parity = row.comparison.parity if row.comparison else None
         if parity is None or parity.same is None:
             return None
-        return getattr(parity, part) if part != "verdict" else "same" if parity.same else "diverges"
+        return (
+            getattr(parity, field) if field != "verdict" else "same" if parity.same else "diverges"
+        )
 
     return value
 
@@ -77,8 +79,8 @@ def _parity_missing(row: Row) -> str:
     return parity.why_not if parity is not None and parity.same is None else ""
 
 
-def _learning_part(part: str) -> Value:
-    return lambda r: getattr(r.comparison.learning, part, None) if r.comparison else None
+def _learning_field(field: str) -> Value:
+    return lambda r: getattr(r.comparison.learning, field, None) if r.comparison else None
 
 
 def _learning(row: Row) -> str:
@@ -112,10 +114,10 @@ def _difference_text(compared: Column) -> Text:
 def of_baseline(table: Sequence[Row]) -> Iterator[str]:
     """Yield what the baseline is, and which cells have none or a doubtful one."""
     compared = [(row, row.comparison) for row in table if row.comparison]
-    for _, first in compared[:1]:
+    for _, first_comparison in compared[:1]:
         yield (
-            f"Baseline {first.axis}={first.value}: difference from the cell with the same other"
-            " axes, and percent of it."
+            f"Baseline {first_comparison.axis}={first_comparison.value}: difference from the"
+            " cell with the same other axes, and percent of it."
         )
     for row, comparison in compared:
         if comparison.note:
@@ -146,7 +148,7 @@ def baseline(compared: Sequence[Column]) -> Iterator[Column]:
     yield _against("samples_per_s_difference_percent_ci_high", _interval_end(1))
     yield _against(
         "loss_parity",
-        _parity_part("verdict"),
+        _parity_field("verdict"),
         ("same", "diverges"),
         title="loss vs\nbaseline",
         place=160,
@@ -155,12 +157,12 @@ def baseline(compared: Sequence[Column]) -> Iterator[Column]:
         nothing=frozenset({"same", "baseline"}),  # a note says it
         missing=_parity_missing,
     )
-    yield _against("loss_diverges_at_iteration", _parity_part("at"), "integer")
-    yield _against("loss_difference", _parity_part("by"))
-    yield _against("loss_tolerance", _parity_part("tolerance"))
+    yield _against("loss_diverges_at_iteration", _parity_field("at"), "integer")
+    yield _against("loss_difference", _parity_field("by"))
+    yield _against("loss_tolerance", _parity_field("tolerance"))
     yield _against(
         "learns",
-        _learning_part("verdict"),
+        _learning_field("verdict"),
         ("alike", "slower", "faster"),
         title="learns vs\nbaseline",
         place=260,
@@ -169,7 +171,7 @@ def baseline(compared: Sequence[Column]) -> Iterator[Column]:
         nothing=frozenset({"baseline"}),
         missing=_learning_missing,
     )
-    yield _against("learns_p", _learning_part("p"))
+    yield _against("learns_p", _learning_field("p"))
 
 
 def _memory_title(column: Column) -> str:
@@ -223,12 +225,12 @@ def published(ours: Sequence[Column]) -> Iterator[Column]:
         machine_if=_has_documents,
     )
     for name in FIGURES:
-        title, place, worth = _PUBLISHED.get(name, ("", 0, None))
+        title, position, worth = _PUBLISHED.get(name, ("", 0, None))
         yield Column(
             f"published_{name}",
             _printed(name),
             title=title,
-            place=place,
+            place=position,
             worth=worth,
             shown=_published_text(by_key[name]) if title else None,
             machine_if=_has_documents,

@@ -77,12 +77,12 @@ def _columns() -> Iterator[Column]:
         PER_MILLION: ("cost per\nM tokens", 456, 545),
         TO_TARGET: ("cost to\ntarget", 205, 544),
     }
-    for name, (title, place, worth) in titles.items():
+    for name, (title, position, worth) in titles.items():
         yield Column(
             name,
             _value(name, "value"),
             title=title,
-            place=place,
+            place=position,
             worth=worth,
             shown=_text(name),
             machine_if=_has_cost,

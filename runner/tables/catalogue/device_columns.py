@@ -6,7 +6,7 @@ from node.printable import printable
 from runner.figures.power import LOG
 from runner.tables.catalogue.column import Column, Text, Value
 from runner.tables.formatting import MISSING
-from runner.tables.judged import some
+from runner.tables.judged import cell_list
 from runner.tables.row import Row
 
 ALIKE_PERCENT = 3.0  # energy by the trainer and by us, which are edged by lines and by samples
@@ -56,7 +56,7 @@ def _of_energy(table: Sequence[Row]) -> Iterator[str]:
         yield f"J/token: {took}{uncertainty}."
     cells = [printable(row.cell) for row in table if row.power.method == LOG]
     if cells:
-        yield f"Energy of {some(cells)}: by the trainer's own lines."
+        yield f"Energy of {cell_list(cells)}: by the trainer's own lines."
     for row in table:
         more = row.power.log_difference_percent
         if more is not None and abs(more) > ALIKE_PERCENT:

@@ -69,12 +69,12 @@ JUDGED: Mapping[str, Column] = {key: column for key, column in COLUMNS.items() i
 
 
 def column(key: str) -> Column:
-    """Return the column of a machine name, sizes included; KeyError where there is none."""
+    """Return the column of a machine name, sizes included. Raises KeyError for an unknown name."""
     return size(key) if key.endswith("_parallel") else COLUMNS[key]
 
 
 def value(row: Row, key: str) -> Any:
-    """Return the row's value in a column that machines have; KeyError where there is none."""
+    """Return the row's value in a machine column. Raises KeyError for an unknown name."""
     of = column(key).value
     if of is None:
         raise KeyError(key)
@@ -117,10 +117,10 @@ def title(key: str) -> str:
     return column.one_line_title if column and column.title else key
 
 
-def notes(shown: Sequence[Column], table: Sequence[Row]) -> Iterator[str]:
+def notes(columns: Sequence[Column], table: Sequence[Row]) -> Iterator[str]:
     """Yield what a reader must know of these columns; what several say, once."""
     functions: list[object] = []
-    for each in shown:
-        if each.note and each.note not in functions:
-            functions.append(each.note)
-            yield from each.notes(table)
+    for noted_column in columns:
+        if noted_column.note and noted_column.note not in functions:
+            functions.append(noted_column.note)
+            yield from noted_column.notes(table)

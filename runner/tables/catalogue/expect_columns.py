@@ -14,7 +14,7 @@ def _has_expectation(table: Sequence[Row]) -> bool:
     return any(row.expectation for row in table)
 
 
-def _part(name: str) -> Value:
+def _expectation(name: str) -> Value:
     return lambda row: getattr(row.expectation, name, None)
 
 
@@ -40,7 +40,7 @@ def of_expectations(table: Sequence[Row]) -> Iterator[str]:
 EXPECTED = (
     _column(
         "expected_percent",
-        _part("percent"),
+        _expectation("percent"),
         title="of\nothers",
         place=455,
         worth=385,
@@ -48,7 +48,7 @@ EXPECTED = (
         people_if=_has_expectation,
         missing=lambda r: "" if r.expectation else "nobody published such a figure",
     ),
-    _column("expected_tokens_per_s_per_device", _part("median")),
+    _column("expected_tokens_per_s_per_device", _expectation("median")),
     _column(
         "expected_figures",
         lambda r: len(r.expectation.references) if r.expectation else None,

@@ -13,8 +13,8 @@ from runner.terms.record import MIXED_FP8
 _SOURCES = ("log", "derived", "mixed")
 
 
-def _part(quantity: str, part: str) -> Value:
-    return lambda row: getattr(getattr(row.statistics, quantity), part, None)
+def _summary_field(quantity: str, field: str) -> Value:
+    return lambda row: getattr(getattr(row.statistics, quantity), field, None)
 
 
 def _no_interval(row: Row) -> str:
@@ -22,9 +22,9 @@ def _no_interval(row: Row) -> str:
     return times.missing if times is not None else ""
 
 
-def _of(quantity: str, part: str, **more: Any) -> Column:
+def _of(quantity: str, field: str, **more: Any) -> Column:
     """Make the column of one part of a quantity's summary."""
-    return Column(f"{quantity}_{part}", _part(quantity, part), **more)
+    return Column(f"{quantity}_{field}", _summary_field(quantity, field), **more)
 
 
 def _interval(row: Row) -> str:
@@ -46,8 +46,8 @@ def _stalls(row: Row) -> str:
     return MISSING if share is None or abs(share) < 0.05 else percent_text(share)
 
 
-def _drift(part: str) -> Value:
-    return lambda row: getattr(row.statistics.drift, part, None)
+def _drift(field: str) -> Value:
+    return lambda row: getattr(row.statistics.drift, field, None)
 
 
 def _no_length(row: Row) -> str:
@@ -144,21 +144,21 @@ SPEED = (
         title="CV",
         place=430,
         worth=130,
-        shown=percent(_part("samples_per_s", "cv_percent")),
+        shown=percent(_summary_field("samples_per_s", "cv_percent")),
     ),
     _of(
         *("samples_per_s", "spread_percent"),
         title="spread",
         place=140,
         worth=360,
-        shown=percent(_part("samples_per_s", "spread_percent")),
+        shown=percent(_summary_field("samples_per_s", "spread_percent")),
     ),
     _of("samples_per_s", "spread_of", type=("intervals", "repeats")),
     _of("samples_per_s", "source", type=("log", "derived", "mixed")),
     _of("samples_per_s", "median", title="samples/s\nmedian", place=410, worth=10),
     _of("samples_per_s", "median_ci_low"),
     _of("samples_per_s", "median_ci_high"),
-    Column("samples_per_s_mean", _part("samples_per_s", "value")),
+    Column("samples_per_s_mean", _summary_field("samples_per_s", "value")),
     Column("samples_per_s_steps_half_percent", _open_by_steps),
     Column(
         "stalls_percent",
@@ -193,7 +193,7 @@ SPEED = (
     ),
     Column(
         "step_time_ms",
-        _part("step_time_ms", "value"),
+        _summary_field("step_time_ms", "value"),
         title="step time\nms",
         place=460,
         worth=490,
@@ -209,7 +209,7 @@ SPEED = (
     _of("step_time_ms", "median"),
     _of("step_time_ms", "median_ci_low"),
     _of("step_time_ms", "median_ci_high"),
-    Column("step_time_ms_mean", _part("step_time_ms", "value")),
+    Column("step_time_ms_mean", _summary_field("step_time_ms", "value")),
     Column("drift_percent", _drift("percent")),
     Column("drift_noise_percent", _drift("noise_percent")),
 )

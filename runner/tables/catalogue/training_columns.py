@@ -35,10 +35,10 @@ _SCALING = (
 )
 
 
-def _arrived(name: str, part: str, of: str) -> Value:
+def _arrived(name: str, field: str, of: str) -> Value:
     def value(row: Row) -> Any:
         target: TimeToTarget | None = getattr(row, of)
-        return getattr(target.figures.get(name), part, None) if target else None
+        return getattr(target.figures.get(name), field, None) if target else None
 
     return value
 
@@ -259,8 +259,8 @@ def _of_memory(table: Sequence[Row]) -> Iterator[str]:
         yield f"Memory, MiB; {'; '.join(parts)}."
 
 
-def _rss_end(place: int) -> Value:
-    return lambda row: (row.statistics.rss_interval or (None, None))[place]
+def _rss_end(side: int) -> Value:
+    return lambda row: (row.statistics.rss_interval or (None, None))[side]
 
 
 MEMORY_USE = (
@@ -323,8 +323,8 @@ def _cut(table: Sequence[Row]) -> bool:
     return any(trained and of and trained < of for trained, of in ends)
 
 
-def _window_end(place: int) -> Value:
-    return lambda row: (row.statistics.window or (None, None))[place]
+def _window_end(side: int) -> Value:
+    return lambda row: (row.statistics.window or (None, None))[side]
 
 
 def _window(row: Row) -> str:
@@ -343,11 +343,13 @@ def _warmup(row: Row) -> str:
     return f"{'found' if row.statistics.warmup_found else 'given'} {out}"
 
 
-def _steps(key: str, title: str = "", place: float = 0, **more: Any) -> Column:
+def _steps(key: str, title: str = "", position: float = 0, **more: Any) -> Column:
     """Make the column of a count of steps or lines."""
     value = _trained(attrgetter(f"statistics.{key}"))
-    text = count(value) if place else None
-    return Column(key, value, "integer", title=title, place=place, shown=text, decimals=0, **more)
+    text = count(value) if position else None
+    return Column(
+        key, value, "integer", title=title, place=position, shown=text, decimals=0, **more
+    )
 
 
 STEPS = (
@@ -403,7 +405,7 @@ STEPS = (
 )
 
 
-def _efficiency(kind: str, place: float, worth: float) -> Column:
+def _efficiency(kind: str, position: float, worth: float) -> Column:
     def value(row: Row) -> float | None:
         return row.scaling[kind].efficiency if kind in row.scaling else None
 
@@ -417,7 +419,7 @@ def _efficiency(kind: str, place: float, worth: float) -> Column:
         f"{kind}_scaling_efficiency",
         value,
         title=f"{kind}\nscaling",
-        place=place,
+        place=position,
         worth=worth,
         shown=text,
         note=_SCALING,

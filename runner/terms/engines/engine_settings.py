@@ -56,12 +56,12 @@ class EngineSettings:
     @classmethod
     def inventory_keys(cls) -> dict[str, str]:
         """Return its keys of an inventory, each with what it is."""
-        return {each.metadata["key"]: each.metadata["help"] for each in fields(cls)}
+        return {setting.metadata["key"]: setting.metadata["help"] for setting in fields(cls)}
 
     @classmethod
     def required(cls) -> list[str]:
         """Return the keys that have no default."""
-        return [each.metadata["key"] for each in fields(cls) if each.default is MISSING]
+        return [setting.metadata["key"] for setting in fields(cls) if setting.default is MISSING]
 
     @classmethod
     def cell_value(cls, key: str, value: Any, where: str) -> str | tuple[str, ...]:
@@ -78,9 +78,9 @@ class EngineSettings:
         return [("engine", self.name), *self._own_facts()]
 
     def _own_facts(self) -> Iterator[tuple[str, Any]]:
-        for each in fields(self):
-            if each.metadata["same"] and getattr(self, each.name) != each.default:
-                yield each.name, getattr(self, each.name)
+        for setting in fields(self):
+            if setting.metadata["same"] and getattr(self, setting.name) != setting.default:
+                yield setting.name, getattr(self, setting.name)
 
     @property
     def job_nodes(self) -> int:

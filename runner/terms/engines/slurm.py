@@ -391,5 +391,7 @@ def _of_cell(resource: str | None, devices: int) -> str | None:
 
 # Those keys that are options of sbatch's: the field's name by the option's.
 OPTIONS = {
-    each.name.replace("_", "-"): each.name for each in fields(Slurm) if each.metadata["option"]
+    setting.name.replace("_", "-"): setting.name
+    for setting in fields(Slurm)
+    if setting.metadata["option"]
 }

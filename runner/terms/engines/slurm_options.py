@@ -61,20 +61,20 @@ def option_faults(
     """
     owners = {**OURS, **keys, **dict.fromkeys(bars, "")}
     used: set[str] = set()
-    for each in options:
-        name = each.option
+    for option in options:
+        name = option.option
         if name in used:
             yield f"{key} has --{name} twice; leave one"
         used.add(name)
-        whole = name if name in owners else next((o for o in owners if o.startswith(name)), "")
+        full_name = name if name in owners else next((o for o in owners if o.startswith(name)), "")
         if name.startswith("container"):
-            whole = "container"
-        if whole in keys:
-            yield f"{key} has --{name}, which has a key of its own: {keys[whole]}"
-        elif whole in bars:
+            full_name = "container"
+        if full_name in keys:
+            yield f"{key} has --{name}, which has a key of its own: {keys[full_name]}"
+        elif full_name in bars:
             yield f"{key} has --{name}, which is srun's; write it into slurm_srun_args"
-        elif whole:
-            cure = f"it comes from {OURS[whole]}" if OURS[whole] else "take it out"
+        elif full_name:
+            cure = f"it comes from {OURS[full_name]}" if OURS[full_name] else "take it out"
             yield f"{key} has --{name}, which bench sets itself; {cure}"
 
 
@@ -95,8 +95,8 @@ def device_faults(
     key, gres_value = "slurm_gres", gres or ""
     if gpus_per_node:
         key = "slurm_gpus_per_node"
-        gres_value = ",".join(f"gpu:{part}" for part in gpus_per_node.split(","))
-    if any(part.rpartition(":")[2] == CELL for part in gres_value.split(",")):
+        gres_value = ",".join(f"gpu:{request}" for request in gpus_per_node.split(","))
+    if any(request.rpartition(":")[2] == CELL for request in gres_value.split(",")):
         return
     if (count := _gpus_of(gres_value)) and count < devices:
         yield (
@@ -107,6 +107,6 @@ def device_faults(
 
 def _gpus_of(gres: str) -> int:
     """Return how many GPUs `gpu:a100:4,nvme:1` has; 0 where it has none."""
-    parts = [part.split(":") for part in re.sub(r"\(.*?\)", "", gres).split(",")]
-    counts = [rest[-1] if rest else "1" for name, *rest in parts if name == "gpu"]
+    parts = [request.split(":") for request in re.sub(r"\(.*?\)", "", gres).split(",")]
+    counts = [details[-1] if details else "1" for name, *details in parts if name == "gpu"]
     return sum(int(count) if count.isdecimal() else 1 for count in counts)

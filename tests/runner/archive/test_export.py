@@ -177,7 +177,7 @@ def test_links_lead_to_where_the_archive_would_be_extracted(
 ) -> None:
     archived = export()
     with archive.opened(tmp_path, str(archived)) as found:
-        records = records_of(found.campaign, tmp_path, shown=found.shown)
+        records = records_of(found.campaign, tmp_path, reader_path=found.shown)
     with tarfile.open(archived) as tar:
         tar.extractall(archived.parent, filter="data")
     logs = [tmp_path / record.log for record in records if record.log]

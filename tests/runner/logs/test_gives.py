@@ -8,9 +8,9 @@ import pytest
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import GIVES
 from runner.logs.kinds import KINDS
-from runner.logs.known import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.logs.logged_step import LoggedStep
 from runner.logs.measure import measure
+from runner.logs.run_sizes import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
 from runner.terms.memory import MEMORY
 from tests.runner.logs import made_lines as made
 

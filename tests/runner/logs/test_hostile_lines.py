@@ -28,7 +28,7 @@ from runner.logs.kinds import KINDS, readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
 from runner.logs.notes import Notes
-from runner.logs.numbers import grouped, human, number, quantity, whole
+from runner.logs.numbers import grouped, human, number, quantity, whole_number
 from runner.logs.recognise import signs
 from tests.runner.growth import modules_of
 from tests.runner.logs import made_lines as lines
@@ -45,8 +45,8 @@ REAL = sorted(path for path in SHARED.rglob("*") if path.is_file() and path.pare
 )
 def test_a_whole_number_is_digits_alone_and_few(text: str) -> None:
     """Issue 12, point 4: int() takes underscores, other scripts, and raises for 5,000 digits."""
-    assert whole(text) is None
-    assert whole(text.encode()) is None
+    assert whole_number(text) is None
+    assert whole_number(text.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_number_is_finite_and_of_few_digits(text: str) -> None:
 def test_numbers_as_trainers_print_them() -> None:
     assert number(b"1.264968E+01") == 12.64968
     assert (number("-3.5"), number("+.5"), number("7.")) == (-3.5, 0.5, 7.0)
-    assert (whole("000000012"), whole(b"123456789")) == (12, 123456789)
+    assert (whole_number("000000012"), whole_number(b"123456789")) == (12, 123456789)
     assert (quantity("0"), quantity("-1"), quantity("1e16")) == (0.0, None, None)
     assert (grouped(b"1,234,567"), grouped("12,345.67"), grouped("-1,000")) == (
         1234567,

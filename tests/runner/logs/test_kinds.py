@@ -18,8 +18,8 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 def test_the_kinds_know_the_systems_and_each_system_has_a_kind() -> None:
     systems = {system for kind in KINDS.values() for system in kind.systems()}
     assert systems == {*system_names(), "torchtitan"}  # a trainer that has no system yet
-    named = {candidate.system for kind in KINDS.values() for candidate in kind.named}
-    assert named <= systems
+    mentioned = {candidate.system for kind in KINDS.values() for candidate in kind.mentions}
+    assert mentioned <= systems
 
 
 def test_a_trainers_own_lines_are_tried_before_those_beside_it() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from runner.base.paths import PROJECT
 from runner.logs.kinds import readers_of_family
-from runner.logs.known import Known
 from runner.logs.measure import measure
+from runner.logs.run_sizes import Known
 
 RECORDED = (PROJECT / "tests" / "data" / "nanogpt" / "cpu.log").read_bytes()
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runner.logs.known import Known
 from runner.logs.measure import measure
 from runner.logs.patterns import read_patterns, readers_of_patterns
+from runner.logs.run_sizes import Known
 from runner.terms.memory import MEMORY
 from runner.terms.record import Measurement
 

@@ -9,8 +9,8 @@ import pytest
 from runner.commands.parse import parse
 from runner.logs.decoding import ANSI
 from runner.logs.kinds import readers_of_family
-from runner.logs.known import Known
 from runner.logs.measure import measure
+from runner.logs.run_sizes import Known
 from runner.terms.record import Interval, Measurement
 from tests.runner.logs.made_lines import torchtitan
 

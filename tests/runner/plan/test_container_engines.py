@@ -201,11 +201,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             (tmp_path / "srun").write_text(f"#!/bin/sh\necho '  {srun}=PATH   [pyxis] the image'\n")
             (tmp_path / "srun").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
-        site_engine.found.cache_clear()
-        return site_engine.named("", Slurm)
+        site_engine.engine_found.cache_clear()
+        return site_engine.engine_named("", Slurm)
 
     yield build
-    site_engine.found.cache_clear()
+    site_engine.engine_found.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,6 @@ def test_a_named_engine_is_taken_and_ssh_has_podman(monkeypatch: pytest.MonkeyPa
         raise AssertionError("a program was started")
 
     monkeypatch.setattr(subprocess, "run", asked)
-    site_engine.found.cache_clear()
-    assert site_engine.named("apptainer", Slurm) == "apptainer"
-    assert site_engine.named("", Ssh) == "podman"
+    site_engine.engine_found.cache_clear()
+    assert site_engine.engine_named("apptainer", Slurm) == "apptainer"
+    assert site_engine.engine_named("", Ssh) == "podman"

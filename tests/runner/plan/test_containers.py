@@ -282,7 +282,7 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
     engine.chmod(0o755)
     question["within"] = [str(engine), *question["within"][1:]]
     monkeypatch.setattr(pin, "DRIVER", str(engine))
-    found = pin.seen(question)
+    found = pin.container_faults(question)
     assert len(found) == bool(fault)
     assert fault in "".join(found)
     assert (tmp_path / "asked").exists() == (device == "cuda")
@@ -291,4 +291,4 @@ def test_nvidia_smi_runs_in_the_image_where_there_is_a_gpu(
         assert "--gpus=all" in words
         assert words[-3:] == ["localhost/trainbench/s:p", "nvidia-smi", "-L"]
         monkeypatch.setattr(pin, "DRIVER", str(tmp_path / "no driver"))
-        assert pin.seen(question) == []
+        assert pin.container_faults(question) == []

@@ -17,7 +17,7 @@ def lifted(by: float) -> list[tuple[float, float]]:
 def test_equal_and_nearly_equal_curves_are_named_apart() -> None:
     curves = [FALLS, lifted(0.02), lifted(1), list(FALLS), lifted(0.02), FALLS[:2]]
     (found,) = coinciding(curves, 5.0)
-    assert found.words("abcdef") == "a = d ≈ b = e"
+    assert found.sentence("abcdef") == "a = d ≈ b = e"
     assert coinciding([FALLS, lifted(1)], 5.0) == []
     assert coinciding([], 1.0) == []
 

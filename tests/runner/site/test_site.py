@@ -38,7 +38,7 @@ def second(cell: Cell) -> bool:
 
 
 def make(out: Path, *given: Path, log_bytes: int = 1 << 16) -> Path:
-    make_site(sources(given), out, log_bytes=log_bytes, told=lambda *_: None)
+    make_site(sources(given), out, log_bytes=log_bytes, report_progress=lambda *_: None)
     return out
 
 

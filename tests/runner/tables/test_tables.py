@@ -118,10 +118,10 @@ def test_a_wrong_baseline_names_the_nearest_right_one(baseline: str, words: str)
 
 @pytest.mark.parametrize("baseline", ["optimization=none", "nothing=1", "nothing"])
 def test_a_baseline_of_the_matrix_that_no_cell_has_is_a_note(baseline: str) -> None:
-    found = rows(OSDI, baseline, asked=False)
-    assert rows([], baseline, asked=False) == []
+    found = rows(OSDI, baseline, requested=False)
+    assert rows([], baseline, requested=False) == []
     assert not any(row.comparison and row.comparison.differences for row in found)
-    assert any("no cell with " in note for note in notes(found, shown=["samples_per_s"]))
+    assert any("no cell with " in note for note in notes(found, shown_keys=["samples_per_s"]))
 
 
 def test_a_baseline_of_no_cells_is_refused() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from runner.logs.kind import Kind
-from runner.logs.known import UNKNOWN, Known
 from runner.logs.logged_step import unmeasured
+from runner.logs.run_sizes import UNKNOWN, Known
 from runner.logs.totals import LogTotals
 
 STALLS_PERCENT = 2  # by which mean and median step may differ without a word
@@ -22,15 +22,15 @@ class Tokens:
     derived: bool = False  # from samples/s
 
     @classmethod
-    def of(cls, summary: LogTotals, told: Known) -> Tokens:
+    def of(cls, summary: LogTotals, sizes: Known) -> Tokens:
         """Take the lines' own, else work them out of what else is known of the run."""
         job, device = summary.tokens_per_s.mean(), summary.device_tokens_per_s.mean()
         samples = summary.samples_per_s.mean()
-        derived = job is None and samples is not None and told.tokens_per_sample is not None
+        derived = job is None and samples is not None and sizes.tokens_per_sample is not None
         if derived:
-            job = (samples or 0.0) * (told.tokens_per_sample or 0)
-        if device is None and job is not None and told.devices:
-            device = job / told.devices
+            job = (samples or 0.0) * (sizes.tokens_per_sample or 0)
+        if device is None and job is not None and sizes.devices:
+            device = job / sizes.devices
         return cls(job, device, derived)
 
 
@@ -38,17 +38,17 @@ def explained(
     kind: type[Kind],
     summary: LogTotals,
     tokens: Tokens,
-    given: Known,
+    option_sizes: Known,
     facts: Mapping[str, str],
     *,
     validated: bool = False,
 ) -> Iterator[str]:
-    """Yield a sentence for each; `given` is what the user says, `facts` are the log's own words."""
-    told, own = given.or_by(facts), UNKNOWN.or_by(facts)
+    """Yield a sentence for each; `option_sizes` are the user's, `facts` are the log's own."""
+    sizes, logged_sizes = option_sizes.or_by(facts), UNKNOWN.or_by(facts)
     if summary.unmeasured:
         yield f"not measured: {unmeasured(summary.unmeasured)}"
     if kind.holds and any(
-        seen.seen for seen in (summary.step_time_ms, summary.samples_per_s, summary.tokens_per_s)
+        sums.count for sums in (summary.step_time_ms, summary.samples_per_s, summary.tokens_per_s)
     ):
         yield f"a line's time is {kind.holds}"
     if summary.paused_lines:
@@ -69,11 +69,11 @@ def explained(
     if abs(stalls := summary.stalls_percent or 0.0) > STALLS_PERCENT:
         more = "more" if stalls > 0 else "less"
         yield f"the mean step took {abs(stalls):.1f} % {more} time than the median one"
-    yield from _of_samples(kind, summary, told)
-    yield from _of_tokens(tokens, told)
+    yield from _of_samples(kind, summary, sizes)
+    yield from _of_tokens(tokens, sizes)
     for option, mine, theirs in (
-        ("--tokens-per-sample", given.tokens_per_sample, own.tokens_per_sample),
-        ("--devices", given.devices, own.devices),
+        ("--tokens-per-sample", option_sizes.tokens_per_sample, logged_sizes.tokens_per_sample),
+        ("--devices", option_sizes.devices, logged_sizes.devices),
     ):
         if mine and theirs and mine != theirs:
             yield f"the log says {theirs}, not {option} {mine}"
@@ -81,30 +81,30 @@ def explained(
 
 def _of_time(kind: type[Kind], summary: LogTotals) -> Iterator[str]:
     rates = (summary.samples_per_s, summary.tokens_per_s, summary.device_tokens_per_s)
-    if summary.first_counted and any(seen.seen for seen in (summary.step_time_ms, *rates)):
+    if summary.first_counted and any(sums.count for sums in (summary.step_time_ms, *rates)):
         yield "compilation and warm-up are in its times: it has one line"
     if summary.derived_time:
         yield "step time from the batch size and samples/s"
-    elif summary.step_time_ms.seen:
+    elif summary.step_time_ms.count:
         return
-    elif not any(rate.seen for rate in rates):
+    elif not any(rate.count for rate in rates):
         out = summary.warmup.iterations
         yield f"no step is left after --warmup-iters {out}" if out else "the lines show no time"
     elif kind.own_rate and not summary.global_batch_size:
         yield "no step time: the lines have a rate and no batch size (--global-batch-size N)"
 
 
-def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[str]:
-    rate = summary.samples_per_s.seen
-    tokens = summary.tokens_per_s.seen or summary.device_tokens_per_s.seen
+def _of_samples(kind: type[Kind], summary: LogTotals, sizes: Known) -> Iterator[str]:
+    rate = summary.samples_per_s.count
+    tokens = summary.tokens_per_s.count or summary.device_tokens_per_s.count
     if summary.doubtful:
         return
     if rate and summary.derived:
-        given = summary.global_batch_size
+        batch_size = summary.global_batch_size
         source = "the batch size and the time on the lines"
-        yield f"samples/s from {f'--global-batch-size {given}' if given else source}"
+        yield f"samples/s from {f'--global-batch-size {batch_size}' if batch_size else source}"
     elif rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
-        yield f"samples/s from tokens/s and {told.tokens_per_sample} tokens per sample"
+        yield f"samples/s from tokens/s and {sizes.tokens_per_sample} tokens per sample"
     elif rate and not kind.own_rate:
         yield (
             "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
@@ -112,14 +112,14 @@ def _of_samples(kind: type[Kind], summary: LogTotals, told: Known) -> Iterator[s
         )
     elif rate:
         return
-    elif tokens and not told.tokens_per_sample:
+    elif tokens and not sizes.tokens_per_sample:
         yield "no samples/s: tokens per sample are unknown (--tokens-per-sample N)"
-    elif summary.step_time_ms.seen and not summary.global_batch_size:
+    elif summary.step_time_ms.count and not summary.global_batch_size:
         yield "no samples/s: the lines have no batch size (--global-batch-size N)"
 
 
-def _of_tokens(tokens: Tokens, told: Known) -> Iterator[str]:
+def _of_tokens(tokens: Tokens, sizes: Known) -> Iterator[str]:
     if tokens.derived:
-        yield f"tokens/s from samples/s and {told.tokens_per_sample} tokens per sample"
+        yield f"tokens/s from samples/s and {sizes.tokens_per_sample} tokens per sample"
     elif tokens.job is None and tokens.device is not None:
         yield "no tokens/s of the job: the lines have a device's (--devices N)"

@@ -16,9 +16,9 @@ class NearLines:
 
     def __init__(self, pattern: str) -> None:
         plain = _SPECIAL.sub(b" ", pattern.encode())
-        self._words = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))[:20]
+        self._vocabulary = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))[:20]
         self._best: list[tuple[int, bytes]] = []
-        self._first = b""
+        self._first_numeric = b""
         self._looked = 0
 
     def look(self, text: bytes) -> None:
@@ -28,16 +28,18 @@ class NearLines:
         for line in text.split(b"\n", MOST_LINES - self._looked):
             self._looked += 1
             small = line[:LONGEST].lower()
-            if not self._first and any(48 <= byte <= 57 for byte in small):
-                self._first = line[:LONGEST]
-            score = sum(word in small for word in self._words)
+            if not self._first_numeric and any(48 <= byte <= 57 for byte in small):
+                self._first_numeric = line[:LONGEST]
+            score = sum(word in small for word in self._vocabulary)
             worst = self._best[-1][0] if len(self._best) == MOST_SHOWN else 0
             if score > worst:
                 self._best = sorted([*self._best, (score, line[:LONGEST])], key=_score)[:MOST_SHOWN]
 
-    def words(self) -> str:
+    def sentence(self) -> str:
         """Say them: `; the nearest are: '...'`, or that no line has a word of the pattern."""
-        lines = [line for _, line in self._best] or [self._first] * bool(self._first)
+        lines = [line for _, line in self._best] or [self._first_numeric] * bool(
+            self._first_numeric
+        )
         quoted = [repr(printable(line.decode("utf-8", "replace")).strip()) for line in lines]
         if self._best or not quoted:
             return f"; nearest: {', '.join(quoted)}" if quoted else ""

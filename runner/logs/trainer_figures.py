@@ -36,7 +36,7 @@ def read_own_figures(step: LoggedStep, fields: Mapping[str, bytes], step_time: b
         step.tflop_per_s = quantity(tflops.partition(b"/")[0])
     if energy := fields.get("energy"):
         step.energy_j = quantity(energy)
-    if step_time and step.tflop_per_s is None and (own := _STEP.match(step_time)):
-        seconds, time_ms = quantity(own[1]), step.step_time_ms
+    if step_time and step.tflop_per_s is None and (match := _STEP.match(step_time)):
+        seconds, time_ms = quantity(match[1]), step.step_time_ms
         if seconds and time_ms and abs(seconds - time_ms / 1000) <= ROUNDED_S:
-            step.tflop_per_s = quantity(own[2])
+            step.tflop_per_s = quantity(match[2])

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runner.logs.explained import Tokens, explained
 from runner.logs.kind import Kind
-from runner.logs.known import Known
 from runner.logs.logged_step import LoggedStep
+from runner.logs.parse_notes import Tokens, explained
+from runner.logs.run_sizes import Known
 from runner.logs.totals import LogTotals
 
 

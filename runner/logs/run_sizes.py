@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import whole
+from runner.logs.numbers import whole_number
 
 # Facts (runner/logs/notes.py) that a kind of lines may note of a run, each a whole number.
 TOKENS_PER_SAMPLE = "tokens_per_sample"
@@ -33,8 +33,8 @@ class Known:
     def or_by(self, facts: Mapping[str, str]) -> Known:
         """Take from a log's own words what is not known otherwise."""
         return Known(
-            self.tokens_per_sample or whole(facts.get(TOKENS_PER_SAMPLE)) or None,
-            self.devices or whole(facts.get(DEVICES)) or None,
+            self.tokens_per_sample or whole_number(facts.get(TOKENS_PER_SAMPLE)) or None,
+            self.devices or whole_number(facts.get(DEVICES)) or None,
         )
 
     def complete(self, step: LoggedStep) -> None:
