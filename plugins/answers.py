@@ -1,7 +1,7 @@
 """What programs of node/ may answer to the tasks of roles: a kind each, by `module:function`.
 
 An answer that another node, a path or a command line of the control node is made of has its own
-kind here, so that whoever asks, asks for it; of others `plugins/node_action.py` bounds the size.
+kind here, so that each question names it; of others `plugins/node_action.py` bounds the size.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ KINDS: dict[str, Kind] = {
 
 def datasets(names: list[str]) -> Kind:
     """Return what a node answers of these datasets."""
-    each = Fields(dict.fromkeys(names, DATASET))
-    return Fields({"python": List(Whole(0, 99), least=2, most=2), "datasets": each})
+    answer_fields = Fields(dict.fromkeys(names, DATASET))
+    return Fields({"python": List(Whole(0, 99), least=2, most=2), "datasets": answer_fields})
 
 
 def pins(names: list[str]) -> Kind:

@@ -24,12 +24,12 @@ class Awake(threading.Thread):
 
     def run(self) -> None:
         """Count."""
-        last = time.monotonic()
+        previous = time.monotonic()
         while True:
             time.sleep(TICK_S)
             now = time.monotonic()
-            self.seconds += min(now - last, MOST_S)
-            last = now
+            self.seconds += min(now - previous, MOST_S)
+            previous = now
 
 
 @functools.cache

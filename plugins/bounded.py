@@ -30,7 +30,7 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
     """
     over, errors = threading.Event(), list[Exception]()
     reader = threading.get_native_id()
-    before, first = bytes_read(reader), ticks()
+    before, since = bytes_read(reader), ticks()
     began = 0.0 if limit_s is None else awake_s()
 
     def watch() -> None:
@@ -40,7 +40,7 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
             elif limit_s is not None and awake_s() - began > limit_s:
                 errors.append(AnsibleConnectionFailure(f"no answer within {limit_s:g} s"))
             if errors:
-                send(started_by(reader, first), signal.SIGKILL)
+                send(started_by(reader, since), signal.SIGKILL)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -53,16 +53,16 @@ def bounded(where: str, most: int, limit_s: float | None) -> Iterator[None]:
             raise errors[0] from None
 
 
-def started_by(thread: int, first: int) -> dict[int, int]:
-    """Return what a thread of this process started since `first`, and what those started.
+def started_by(thread: int, since: int) -> dict[int, int]:
+    """Return what a thread of this process started since `since`, and what those started.
 
     Other threads have connections of their own.
     """
     children = Path(f"/proc/self/task/{thread}/children").read_text(encoding="ascii").split()
-    found = {pid: stat[1] for pid in map(int, children) if (stat := stat_of(pid)) is not None}
-    for pid in list(found):
-        found |= ours("", pid)
-    return {pid: start for pid, start in found.items() if start >= first}
+    starts = {pid: stat[1] for pid in map(int, children) if (stat := stat_of(pid)) is not None}
+    for pid in list(starts):
+        starts |= ours("", pid)
+    return {pid: start for pid, start in starts.items() if start >= since}
 
 
 def ticks() -> int:

@@ -18,8 +18,8 @@ class BroughtLog:
     without a gap.
     """
 
-    def __init__(self, path: Path, part: Path, cap: int) -> None:
-        self.path, self.part, self.cap = path, part, cap
+    def __init__(self, path: Path, partial: Path, cap: int) -> None:
+        self.path, self.part, self.cap = path, partial, cap
         self.offset = self.kept = 0
 
     def add(self, offset: int, data: bytes) -> None:
@@ -51,22 +51,22 @@ class BroughtLog:
         self.part.unlink(missing_ok=True)  # of a play that was killed
         try:
             with open_to_append(self.path) as here, open(self.part, "xb") as log:
-                for first, last in spans:
-                    if first:
-                        log.write(gap(first - self.cap // 2))
-                    while first < last:
-                        if first < self.kept:
-                            here.seek(first)
-                            data = here.read(min(PART_BYTES, last - first, self.kept - first))
+                for begin, end in spans:
+                    if begin:
+                        log.write(gap(begin - self.cap // 2))
+                    while begin < end:
+                        if begin < self.kept:
+                            here.seek(begin)
+                            data = here.read(min(PART_BYTES, end - begin, self.kept - begin))
                         else:
-                            data = fetch(first, last - first)
+                            data = fetch(begin, end - begin)
                         log.write(data)
-                        first += len(data)
+                        begin += len(data)
             self.part.replace(self.path)
         finally:
             self.part.unlink(missing_ok=True)
 
 
 def gap(size: int) -> bytes:
-    """Return the line that stands in a log for bytes that were left out of it."""
+    """Return the line of a log in place of bytes that were left out of it."""
     return b"\n[trainbench: %d bytes of this log left out]\n" % size

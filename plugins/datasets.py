@@ -14,49 +14,49 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def entries(
     catalogue: Mapping[str, Any],
     names: Iterable[str],
-    own: Mapping[str, Any],
+    own_entries: Mapping[str, Any],
     corpus: Mapping[str, Any],
     preprocess: Mapping[str, Any],
 ) -> Described:
     """Return name to what the catalogue says of it; None for one that nobody describes.
 
-    `own` adds to the catalogue or replaces entries, `corpus` says how the default corpus is made,
-    `preprocess` names datasets that a trainer's own program is to tokenize. Raises ValueError.
+    `own_entries` adds to the catalogue or replaces entries, `corpus` says how the default corpus is
+    made. `preprocess` names datasets that a trainer is to tokenize. Raises ValueError.
     """
-    described = {**catalogue["dataset_catalogue"], **own}
+    described = {**catalogue["dataset_catalogue"], **own_entries}
     for name in preprocess:
         if name not in described:
             raise ValueError(f"dataset_preprocess names {name}, which the catalogue does not have")
-    found: Described = {}
+    described_entries: Described = {}
     for name in names:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ValueError(f"dataset {name!r}: a name is letters, digits, '.', '_' and '-'")
-        found[name] = None
+        described_entries[name] = None
         if name in described:
             entry = dict(described[name])
             if "corpus" in entry:
                 entry["corpus"] = dict(corpus)
             else:
-                entry["inputs"] = [_input(each, catalogue, name) for each in entry["inputs"]]
+                entry["inputs"] = [_input(source, catalogue, name) for source in entry["inputs"]]
                 entry.update(_program(name, entry, preprocess))
-            found[name] = entry
-    return found
+            described_entries[name] = entry
+    return described_entries
 
 
-def _input(each: Any, catalogue: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _input(source: Any, catalogue: Mapping[str, Any], name: str) -> dict[str, Any]:
     """An input, which an entry describes or names."""
-    if isinstance(each, str):
-        if each not in catalogue["dataset_inputs"]:
-            raise ValueError(f"dataset {name}: the catalogue has no input {each}")
-        each = catalogue["dataset_inputs"][each]
+    if isinstance(source, str):
+        if source not in catalogue["dataset_inputs"]:
+            raise ValueError(f"dataset {name}: the catalogue has no input {source}")
+        source = catalogue["dataset_inputs"][source]
     for key in ("file", "address"):
-        if key not in each:
+        if key not in source:
             raise ValueError(f"dataset {name}: an input has no {key!r}")
-    if not each.get("sha256") and not each.get("md5"):
+    if not source.get("sha256") and not source.get("md5"):
         raise ValueError(
-            f"dataset {name}: {each['file']} has no checksum; give sha256, or `sha256: recorded`"
+            f"dataset {name}: {source['file']} has no checksum; give sha256, or `sha256: recorded`"
         )
-    return dict(each)
+    return dict(source)
 
 
 def _program(
@@ -74,19 +74,19 @@ def _program(
 
 def addresses(described: Mapping[str, Any]) -> list[str]:
     """Return the public addresses of all inputs."""
-    inputs = [each for entry in described.values() for each in (entry or {}).get("inputs", [])]
-    return sorted({each["address"] for each in inputs})
+    inputs = [source for entry in described.values() for source in (entry or {}).get("inputs", [])]
+    return sorted({source["address"] for source in inputs})
 
 
 def needs(described: Mapping[str, Any]) -> list[str]:
     """Return what the tools' environment must be able to do: tokenize, wiki; empty if nothing."""
-    found = set()
+    abilities = set()
     for entry in filter(None, described.values()):
         if "wiki" in entry:
-            found.add("wiki")
+            abilities.add("wiki")
         if "corpus" in entry or ("tokens" not in entry and "program" not in entry):
-            found.add("tokenize")
-    return sorted(found)
+            abilities.add("tokenize")
+    return sorted(abilities)
 
 
 def tools(needed: Iterable[str], python: str, literals: Mapping[str, Any]) -> list[str]:

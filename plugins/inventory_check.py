@@ -66,14 +66,17 @@ class Known:
 
     def spec(self, name: str) -> Spec | None:
         """A variable's argument spec."""
-        return next((found[name] for found in self.specs.values() if name in found), None)
+        return next(
+            (specs_of_role[name] for specs_of_role in self.specs.values() if name in specs_of_role),
+            None,
+        )
 
     def pins(self, system: str, values: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """A system's pin sets by name: the inventory's, where it declares some, else its own."""
         path = self.roles / system / "vars" / "pins.yml"
         declared = values.get(f"{system}_pins") or values.get("trainer_pins")
-        found: Mapping[str, Mapping[str, Any]] = declared or _yaml(path)[f"{system}_pins"]
-        return found
+        pin_sets: Mapping[str, Mapping[str, Any]] = declared or _yaml(path)[f"{system}_pins"]
+        return pin_sets
 
     def pin_sets(self, system: str, values: Mapping[str, Any]) -> Sequence[Any]:
         """Those of a system's pin sets that setup installs, by name."""
@@ -134,20 +137,22 @@ def place(name: str, folder: Path) -> str:
 # --- names (pure) ---------------------------------------------------------------------------------
 
 
-def unknown(variables: Iterable[str], known: Known) -> list[str]:
-    """Variables that bear a role's name in front and are none of its, or nearly have ours."""
-    ours = set().union(*known.specs.values())
-    roles = (*known.specs, *SHARED)
+def unknown(variables: Iterable[str], project: Known) -> list[str]:
+    """Unknown variables with a role's prefix, or nearly the name of a known one."""
+    ours = set().union(*project.specs.values())
+    roles = (*project.specs, *SHARED)
     faults = []
-    for name in sorted(set(variables) - ours - known.derived):
+    for name in sorted(set(variables) - ours - project.derived):
         if owners := [role for role in roles if name.startswith(f"{role}_")]:
             owner = max(owners, key=len)
-            near = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
+            suggestion = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
             shared = PAGES.get(owner, "docs/inventory.md")
             where = shared if owner in SHARED else f"roles/{owner}/README.md"
-            faults.append(f"there is no variable {name}{near}; {where} lists the variables")
-        elif near := nearest(name, (right for right in ours if right not in name), NEAR):
-            faults.append(f"there is no variable {name}{near}; give one of your own another name")
+            faults.append(f"there is no variable {name}{suggestion}; {where} lists the variables")
+        elif suggestion := nearest(name, (right for right in ours if right not in name), NEAR):
+            faults.append(
+                f"there is no variable {name}{suggestion}; give one of your own another name"
+            )
     return faults
 
 
@@ -156,31 +161,31 @@ def unknown(variables: Iterable[str], known: Known) -> list[str]:
 
 def listed(words: Iterable[str]) -> str:
     """`a`, `a or b`, `a, b or c`."""
-    *front, last = words
-    return f"{', '.join(front)} or {last}" if front else last
+    *front, final = words
+    return f"{', '.join(front)} or {final}" if front else final
 
 
 def value_fault(name: str, value: Any, spec: Spec) -> str:
     """What is wrong with a variable's kind or choice, as Ansible would judge it; empty if nothing.
 
-    A mapping may hold secrets: none of it is said.
+    A mapping may hold secrets: none of it is printed.
     """
     kind = spec.get("type", "str")
-    wanted = listed(map(str, spec["choices"])) if "choices" in spec else WORDS[kind]
+    allowed = listed(map(str, spec["choices"])) if "choices" in spec else WORDS[kind]
     if kind == "dict":
         return "" if isinstance(value, Mapping) else f"{name} must be a mapping"
     if kind == "list":
         if not isinstance(value, list):
             such = "" if isinstance(value, Mapping) else value or ""
-            return f"{name} is {_said(value)}; it must be a list, such as [{such}]"
-        faults = [_element_fault(name, each, spec) for each in value]
+            return f"{name} is {_value_text(value)}; it must be a list, such as [{such}]"
+        faults = [_element_fault(name, element, spec) for element in value]
         return next(filter(None, faults), "")
     if value is None or _fits(name, value, {**spec, "type": kind}):
         return ""
-    return f"{name} is {_said(value)}; it must be {wanted}"
+    return f"{name} is {_value_text(value)}; it must be {allowed}"
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "a list or mapping" if isinstance(value, Mapping | list) else repr(value)
 
 
@@ -190,10 +195,10 @@ def _element_fault(name: str, value: Any, spec: Spec) -> str:
         return ""
     if "choices" in spec:
         choices = [str(choice) for choice in spec["choices"]]
-        near = nearest(str(value), choices)
-        said = _said(value) if isinstance(value, Mapping | list) else value
-        return f"{name} names {said}{near}; there are {', '.join(choices)}"
-    return f"{name} holds {_said(value)}; each of it must be {WORDS[kind]}"
+        suggestion = nearest(str(value), choices)
+        value_shown = _value_text(value) if isinstance(value, Mapping | list) else value
+        return f"{name} names {value_shown}{suggestion}; there are {', '.join(choices)}"
+    return f"{name} holds {_value_text(value)}; each of it must be {WORDS[kind]}"
 
 
 def _fits(name: str, value: Any, spec: Spec) -> bool:
@@ -201,9 +206,9 @@ def _fits(name: str, value: Any, spec: Spec) -> bool:
         return False
     if spec["type"] == "int" and isinstance(value, bool):
         return False
-    asked = {key: spec[key] for key in ("type", "choices") if key in spec}
+    spec_asked = {key: spec[key] for key in ("type", "choices") if key in spec}
     try:
-        return not ArgumentSpecValidator({name: asked}).validate({name: value}).error_messages
+        return not ArgumentSpecValidator({name: spec_asked}).validate({name: value}).error_messages
     except OverflowError:  # of Ansible's: infinity as a whole number, 400 digits as any
         return False
 
@@ -239,7 +244,7 @@ def engine_faults(values: Mapping[str, Any], local: bool) -> list[str]:
 def job_faults(
     values: Mapping[str, Any], environment: Mapping[str, str], inventory: str
 ) -> list[str]:
-    """Say how setup is run in a job, where the inventory wants that and this is none."""
+    """Say how setup is run in a job, where the inventory wants that and this is not a job."""
     engine = read_engine(values, "the inventory", "cpu", 1)
     argv = engine.setup_argv(("ansible-playbook", "playbooks/setup.yml", "-i", inventory))
     if not argv or engine.job_variable in environment:
@@ -250,17 +255,17 @@ def job_faults(
     ]
 
 
-def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+def system_faults(values: Mapping[str, Any], project: Known) -> list[str]:
     """Systems and pin sets that do not exist."""
     faults = [
-        f"cluster_systems names {name}{nearest(name, known.trainers)}; `python -m runner systems`"
+        f"cluster_systems names {name}{nearest(name, project.trainers)}; `python -m runner systems`"
         " lists what there is"
         for name in values.get("cluster_systems", [])
-        if name not in known.trainers
+        if name not in project.trainers
     ]
-    for system in sorted(known.trainers):
+    for system in sorted(project.trainers):
         variable = f"{system}_pin_sets"
-        there = known.pins(system, values) if variable in values else {}
+        there = project.pins(system, values) if variable in values else {}
         where = f"{system}_pins" if f"{system}_pins" in values else f"roles/{system}/vars/pins.yml"
         faults += [
             f"{variable} names {name}{nearest(str(name), there)}; {where} has"
@@ -271,11 +276,11 @@ def system_faults(values: Mapping[str, Any], known: Known) -> list[str]:
     return faults
 
 
-def declared_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+def declared_faults(values: Mapping[str, Any], project: Known) -> list[str]:
     """What is wrong with the pin sets that the inventory declares, which no test has seen."""
     faults = []
     for name, pin in values.get("command_pins", {}).items():
-        site = {"system": "command", "root": "", "roles": known.roles}
+        site = {"system": "command", "root": "", "roles": project.roles}
         try:
             plan = pin_plans(
                 {FileName(name, "a name in command_pins"): pin},
@@ -293,20 +298,20 @@ def declared_faults(values: Mapping[str, Any], known: Known) -> list[str]:
     return faults
 
 
-def dataset_faults(values: Mapping[str, Any], known: Known) -> tuple[list[str], dict[str, str]]:
-    """Faults, and datasets that nobody describes, which may lie on a node, each with a hint."""
+def dataset_faults(values: Mapping[str, Any], project: Known) -> tuple[list[str], dict[str, str]]:
+    """Faults, and datasets that nobody describes, which may be on a node, each with a hint."""
     names = values.get("dataset_names", [])
-    own = values.get("dataset_own", {})
+    own_datasets = values.get("dataset_own", {})
     try:
-        found = datasets.entries(
-            known.catalogue, names, own, {}, values.get("dataset_preprocess", {})
+        entries = datasets.entries(
+            project.catalogue, names, own_datasets, {}, values.get("dataset_preprocess", {})
         )
     except ValueError as error:
         return [str(error)], {}
     except KeyError as error:
         return [f"dataset_own lacks {error}; docs/datasets.md says what an entry has"], {}
-    there = {*known.catalogue["dataset_catalogue"], *own}
-    return [], {name: nearest(name, there) for name, entry in found.items() if entry is None}
+    there = {*project.catalogue["dataset_catalogue"], *own_datasets}
+    return [], {name: nearest(name, there) for name, entry in entries.items() if entry is None}
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -321,20 +326,20 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
-def mirror_faults(values: Mapping[str, Any], known: Known) -> list[str]:
+def mirror_faults(values: Mapping[str, Any], project: Known) -> list[str]:
     """Mirrors that would never be asked, though somebody meant them to be.
 
     An address may also be of the inventory's own, such as that of a dataset.
     """
     faults = []
     mirrors = values.get("site_mirrors", {})
-    own = [
+    own_addresses = [
         text for name, value in values.items() if name != "site_mirrors" for text in strings(value)
     ]
     for kind, places in mirrors.items():
         if kind not in KINDS:
-            near = nearest(str(kind), KINDS)
-            faults.append(f"site_mirrors has {kind}{near}; its kinds are {', '.join(KINDS)}")
+            suggestion = nearest(str(kind), KINDS)
+            faults.append(f"site_mirrors has {kind}{suggestion}; its kinds are {', '.join(KINDS)}")
             continue
         if not isinstance(places, Mapping):
             faults.append(
@@ -342,14 +347,16 @@ def mirror_faults(values: Mapping[str, Any], known: Known) -> list[str]:
                 " replacement; docs/inventory.md has an example"
             )
             continue
-        addresses = known.addresses[kind]
+        addresses = project.addresses[kind]
         hosts = {re.sub(r"^((?:\w+://)?[^/]+/).*", r"\1", address) for address in addresses}
         for beginning in map(str, places):
             longer = kind in MAY_BE_LONGER and beginning.startswith(tuple(addresses))
-            if not longer and not any(text.startswith(beginning) for text in (*addresses, *own)):
-                near = nearest(beginning, {*addresses, *hosts})
+            if not longer and not any(
+                text.startswith(beginning) for text in (*addresses, *own_addresses)
+            ):
+                suggestion = nearest(beginning, {*addresses, *hosts})
                 faults.append(
-                    f"site_mirrors.{kind}: no address begins with {beginning}{near};"
+                    f"site_mirrors.{kind}: no address begins with {beginning}{suggestion};"
                     " docs/public-addresses.md lists them"
                 )
     return faults
@@ -363,37 +370,37 @@ def gcc_version(values: Mapping[str, Any]) -> str:
     return str(values.get("trainer_gcc_version") or values.get("base_gcc_version") or "")
 
 
-def builds(values: Mapping[str, Any], known: Known, limits: Mapping[str, int]) -> Builds | None:
+def builds(values: Mapping[str, Any], project: Known, limits: Mapping[str, int]) -> Builds | None:
     """What of the inventory's systems nvcc builds at setup, of several what limits gcc most."""
-    found = []
+    build_list = []
     if values.get("cluster_device") != "cuda":
         return None
     for system in values.get("cluster_systems", []):
         if values.get(f"{system}_existing_python"):
             continue
-        names, there = known.pin_sets(system, values), known.pins(system, values)
+        names, there = project.pin_sets(system, values), project.pins(system, values)
         for name, pin in ((name, there[name]) for name in names if name in there):
             ops = pin.get("deepspeed", {}).get("ops")
-            what = "apex" if "apex" in pin else "DeepSpeed's operators" if ops else ""
+            product = "apex" if "apex" in pin else "DeepSpeed's operators" if ops else ""
             cuda = str(pin.get("cuda", ""))
-            if what and cuda in limits and "CC" not in pin.get("environment", {}):
-                found.append(Builds(f"{what} for {system}'s {name}", cuda, limits[cuda]))
-    return min(found, key=lambda each: each.most, default=None)
+            if product and cuda in limits and "CC" not in pin.get("environment", {}):
+                build_list.append(Builds(f"{product} for {system}'s {name}", cuda, limits[cuda]))
+    return min(build_list, key=lambda build: build.most, default=None)
 
 
-def compiles(values: Mapping[str, Any], known: Known) -> str:
+def compiles(values: Mapping[str, Any], project: Known) -> str:
     """For which pin set runs compile kernels on GPUs, the first; empty for none.
 
     Of an image's compiler, of one that the inventory names, and of those that a login node has,
     validate knows nothing.
     """
-    named = "CC" in values.get("cluster_env", {})
+    names_compiler = "CC" in values.get("cluster_env", {})
     jobs = engine_named(values, "the inventory").in_jobs
-    if values.get("cluster_device") != "cuda" or jobs or named:
+    if values.get("cluster_device") != "cuda" or jobs or names_compiler:
         return ""
     for system in values.get("cluster_systems", []):
-        there = known.pins(system, values)
-        for name in known.pin_sets(system, values):
+        there = project.pins(system, values)
+        for name in project.pin_sets(system, values):
             pin = there.get(name, {})
             if "image" not in pin and has_compile(pin):
                 return f"{system}'s {name}"
@@ -420,7 +427,7 @@ def inventory_faults(
     local: bool,
     values: Mapping[str, Any],
     variables: Collection[str],
-    known: Known,
+    project: Known,
     limits: Mapping[str, int],
 ) -> list[str]:
     """What is wrong with the inventory.
@@ -431,7 +438,7 @@ def inventory_faults(
     bad = {
         name: fault
         for name, value in sorted(values.items())
-        if (fault := value_fault(name, value, known.spec(name) or {}))
+        if (fault := value_fault(name, value, project.spec(name) or {}))
     }
     faults += bad.values()
     good = {name: value for name, value in values.items() if name not in bad}
@@ -443,13 +450,13 @@ def inventory_faults(
         for name in ("cluster_systems", "cluster_devices_per_node")
         if name not in variables
     ]
-    if not any(name.startswith(tuple(f"{each}_" for each in PAGES)) for name in bad):
+    if not any(name.startswith(tuple(f"{prefix}_" for prefix in PAGES)) for name in bad):
         faults += engine_faults(good, local)
-    wrong = system_faults(good, known) + declared_faults(good, known)
+    wrong = system_faults(good, project) + declared_faults(good, project)
     faults += wrong
-    faults += dataset_faults(good, known)[0]
-    faults += mirror_faults(good, known)
-    if not wrong and (needed := builds(good, known, limits)):
+    faults += dataset_faults(good, project)[0]
+    faults += mirror_faults(good, project)
+    if not wrong and (needed := builds(good, project, limits)):
         cure = f'set it to "{needed.most}" or less'
         faults += too_new(gcc_version(good), "base_gcc_version", needed, cure)
-    return [printable(fault) for fault in faults + unknown(variables, known) if fault]
+    return [printable(fault) for fault in faults + unknown(variables, project) if fault]

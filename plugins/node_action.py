@@ -70,7 +70,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
             raise AnsibleActionFail(str(error)) from None
 
     def value(self, name: str, default: Any = None) -> Any:
-        """Return a variable as the task sees it, resolved; `default` where there is none."""
+        """Return a variable as the task sees it, resolved; `default` without one."""
         return self._templar.template(self.variables[name]) if name in self.variables else default
 
     def address(self) -> str:
@@ -83,11 +83,11 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
 
         Of a node that was not asked it is empty.
         """
-        return {host: told.get("answer") or {} for host, told in self.registered(name).items()}
+        return {host: result.get("answer") or {} for host, result in self.registered(name).items()}
 
     def addresses(self, name: str) -> dict[str, str]:
         """Return each node's `address` of the inventory, which a task registered as `name`."""
-        return {host: told.get("address", "") for host, told in self.registered(name).items()}
+        return {host: result.get("address", "") for host, result in self.registered(name).items()}
 
     def registered(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Return what a task registered as `name` for each node of the play; empty for none."""
@@ -123,13 +123,13 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
     ) -> dict[str, Any]:
         """Return a task's result: a program's `answer`, or a failure with its words."""
-        facts, code, words = self.send(entry, arguments, kind, python)
+        facts, code, failure = self.send(entry, arguments, kind, python)
         result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
         if code == 0 and facts is not None:
             return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}
-        words = words or f"exit code {code}, and no word"
+        failure = failure or f"exit code {code}, and no word"
         code = code or 1  # what ended well, and answered nothing, was not the program
-        return {**result, "failed": True, "rc": code, "stderr": words, "msg": words}
+        return {**result, "failed": True, "rc": code, "stderr": failure, "msg": failure}
 
     def send(
         self,
@@ -145,7 +145,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         return self.exchange(argv, message(entry, arguments, file), kind, to(entry))
 
     def exchange(
-        self, argv: list[str], given: str = "", kind: Kind = ANYTHING, where: str = "the answer"
+        self, argv: list[str], stdin: str = "", kind: Kind = ANYTHING, where: str = "the answer"
     ) -> Answer:
         """Run a command on the node, with text on its standard input.
 
@@ -153,14 +153,14 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         too long; AnsibleConnectionFailure for none within `patience_s`.
         """
         # never empty: without input Ansible asks for a terminal, which would mix stderr into stdout
-        data = (given + "\n").encode()
+        data = (stdin + "\n").encode()
         variables = self._compute_environment_string()
         command = f"{variables} {shlex.join(argv)}" if variables else shlex.join(argv)
         with bounded(where, MOST_BYTES, self.patience_s):
-            done = self._low_level_execute_command(command, in_data=data)
-        output = str(done["stdout"])
-        words = str(done["stderr"] or output)[-MOST_WORDS:].strip()
-        return Answer(read(output, kind, where), int(done["rc"]), printable_lines(words))
+            completed = self._low_level_execute_command(command, in_data=data)
+        output = str(completed["stdout"])
+        printed = str(completed["stderr"] or output)[-MOST_WORDS:].strip()
+        return Answer(read(output, kind, where), int(completed["rc"]), printable_lines(printed))
 
     def expect(self, answered: Answer) -> Any:
         """Return the answer. Raises AnsibleError if it is missing."""

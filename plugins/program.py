@@ -1,7 +1,7 @@
 """Send a program of node/ to where it runs: its module, and those that it imports.
 
 A message (node/sent.py says what is in it) travels on standard input, to a Python of which the
-command line says no more than the program's name; nothing that a program is told stands there.
+command line says no more than the program's name; a program's arguments are not there.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def sources(entry: str) -> dict[str, str]:
     text = _read(f"node.{module}", ROOT)
     if text is None or not re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE):
         raise LookupError(f"{entry} is not a program of node/; a program is module:function")
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     ahead = [*ALWAYS, f"node.{module}"]
     while ahead:
         name = ahead.pop()
-        text = None if name in found else _read(name, ROOT)
+        text = None if name in texts else _read(name, ROOT)
         if text is not None:
-            found[name] = text
+            texts[name] = text
             package = (ROOT / Path(*name.split("."))).is_dir()
             ahead += [name.rpartition(".")[0], *imported(text, name, package)]
-    return found
+    return texts
 
 
 @cache
@@ -75,26 +75,26 @@ def imported(text: str, name: str, package: bool) -> Iterator[str]:
         if isinstance(statement, ast.Assign):
             yield from ast.literal_eval(statement.value)
         elif isinstance(statement, ast.Import):
-            yield from (each.name for each in statement.names)
+            yield from (alias.name for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):
             above = name.split(".")
             above = above[: len(above) - statement.level + package] if statement.level else []
             origin = ".".join([*above, *filter(None, [statement.module])])
             yield origin
-            yield from (f"{origin}.{each.name}" for each in statement.names)
+            yield from (f"{origin}.{alias.name}" for alias in statement.names)
 
 
 def _statements(text: str) -> Iterator[ast.stmt]:
-    for found in STATEMENT.finditer(text):
+    for match in STATEMENT.finditer(text):
         try:
-            yield from ast.parse(textwrap.dedent(found[0])).body
+            yield from ast.parse(textwrap.dedent(match[0])).body
         except SyntaxError:
             continue  # a sentence of a docstring
 
 
 @cache
 def _read(name: str, root: Path) -> str | None:
-    """Return a module's text; None where it is none of node/."""
+    """Return a module's text; None outside of node/."""
     if name.partition(".")[0] != "node":
         return None
     path = root / Path(*name.split("."))

@@ -1,4 +1,4 @@
-"""Every address that setup, teardown and verify can contact, from the literals of ours.
+"""Every address that setup, teardown and verify can contact, from our literals.
 
 Each address has one rule below, which says what it is for and which kind of `site_mirrors` puts
 another in its place. An address without a rule is an error: nothing is contacted unannounced.
@@ -68,7 +68,7 @@ def of_yaml(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def of_python(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of constant's name and address in a program; docstrings are no addresses."""
+    """Pairs of constant's name and address in a program; docstrings do not count."""
     tree = ast.parse(text)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -111,7 +111,7 @@ def literals_of(roles: Path) -> Iterator[tuple[str, str, str]]:
     """Role, key and address, of every role, and of the programs in node/ beside them."""
     places = ("defaults", "vars", "tasks", "handlers", "templates", "files", "action_plugins")
     for role in sorted(path for path in roles.iterdir() if path.is_dir()):
-        for path in sorted(p for place in places for p in (role / place).rglob("*")):
+        for path in sorted(p for subfolder in places for p in (role / subfolder).rglob("*")):
             # Patches and constraints are no programs of ours; their addresses are in comments.
             if path.is_file() and path.suffix in (".yml", ".py", ".j2", ".sh"):
                 yield from ((role.name, key, address) for key, address in literals(path))
@@ -123,14 +123,14 @@ def literals_of(roles: Path) -> Iterator[tuple[str, str, str]]:
 
 def found(roles: Path) -> list[PublicAddress]:
     """Every address once, sorted. Raises UnknownAddressError."""
-    listed = {rule(*each) for each in literals_of(roles)}
+    listed = {rule(*literal) for literal in literals_of(roles)}
     return sorted(listed, key=lambda item: (item.kind, item.address, item.role))
 
 
 def by_kind(roles: Path) -> dict[str, set[str]]:
     """The addresses of each kind of mirror; one without a rule has none."""
     kinds: dict[str, set[str]] = {kind: set() for kind in (*KINDS, NEVER)}
-    for each in literals_of(roles):
+    for literal in literals_of(roles):
         with contextlib.suppress(UnknownAddressError):
-            kinds[rule(*each).kind].add(each[2])
+            kinds[rule(*literal).kind].add(literal[2])
     return kinds

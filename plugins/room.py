@@ -23,24 +23,24 @@ class Item:
     mib: int | None
 
 
-def items(values: Mapping[str, Any], known: Known, sizes: Mapping[str, int]) -> list[Item]:
+def items(values: Mapping[str, Any], project: Known, sizes: Mapping[str, int]) -> list[Item]:
     """List what an inventory has setup bring; `sizes` are those of roles/validate/vars."""
-    found = []
+    item_list = []
     torch = sizes["torch_cuda" if values.get("cluster_device") == "cuda" else "torch_cpu"]
     for system in values.get("cluster_systems", ()):
-        if values.get(f"{system}_existing_python") or system not in known.trainers:
+        if values.get(f"{system}_existing_python") or system not in project.trainers:
             continue
-        there = known.pins(system, values)
-        for pin in known.pin_sets(system, values):
+        there = project.pins(system, values)
+        for pin in project.pin_sets(system, values):
             holds_torch = "image" not in there[pin] and has_compile(there[pin])  # of today
             manifest = f"systems/{system}/{pin}/installed.json"
-            found.append(Item(f"{system}/{pin}", manifest, torch if holds_torch else None))
+            item_list.append(Item(f"{system}/{pin}", manifest, torch if holds_torch else None))
     if not values.get("dataset_existing_python"):
-        found.append(Item("the datasets' tools", "datasets/.tools/env", sizes["dataset_tools"]))
-    default = (known.spec("dataset_names") or {}).get("default", ())
+        item_list.append(Item("the datasets' tools", "datasets/.tools/env", sizes["dataset_tools"]))
+    default = (project.spec("dataset_names") or {}).get("default", ())
     for name in values.get("dataset_names", default):
-        found.append(Item(f"dataset {name}", dataset(name), sizes.get(f"dataset_{name}")))
-    return found
+        item_list.append(Item(f"dataset {name}", dataset(name), sizes.get(f"dataset_{name}")))
+    return item_list
 
 
 def dataset(name: str) -> str:
@@ -49,13 +49,13 @@ def dataset(name: str) -> str:
 
 
 def room_fault(
-    host: str, root: str, free_kib: str, wanted: Iterable[Item], there: Collection[str]
+    host: str, root: str, free_kib: str, needed: Iterable[Item], there: Collection[str]
 ) -> str:
     """Say that a disk is too small for what is not there yet, item by item; empty where it is not.
 
     `free_kib` is what df said, which may be nothing.
     """
-    lacking = [item for item in wanted if item.manifest not in there]
+    lacking = [item for item in needed if item.manifest not in there]
     need = sum(item.mib or 0 for item in lacking) * MIB
     if not free_kib.isdecimal() or need <= (free := int(free_kib) << 10):
         return ""

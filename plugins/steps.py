@@ -23,5 +23,5 @@ def subject(spec: Any) -> str:
     if not isinstance(spec, dict):
         return ""
     do = spec.get("do")
-    words = do.get("words") if isinstance(do, dict) else None
-    return str(words or str(spec.get("url") or "").rpartition("/")[2])
+    title = do.get("words") if isinstance(do, dict) else None
+    return str(title or str(spec.get("url") or "").rpartition("/")[2])

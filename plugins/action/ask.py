@@ -4,7 +4,7 @@
       program: env.look:look
       spec: "{{ spec }}"
       python: "{{ home }}/env/bin/python3"  # where it is another than the node's own
-      changes: true                         # it is no question: not in check mode, and `changed`
+      changes: true                         # it is not a question: not in check mode, and `changed`
 
 The result has `answer`, `rc` and `stderr`, and is `changed` where the answer says so. A program
 that refuses is a failed task, with its words. A module is a program that unpacks another one on the
@@ -49,8 +49,8 @@ class ActionModule(NodeAction):
         self.patience_s = CHANGE_S if changes else QUESTION_S
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
-            if words := steps.subject(spec):
-                steps.tell("task", host=str(variables["inventory_hostname"]), words=words)
+            if title := steps.subject(spec):
+                steps.tell("task", host=str(variables["inventory_hostname"]), words=title)
             result = self.result(str(arguments["program"]), spec, python=python)
         except LookupError as error:
             raise AnsibleActionFail(str(error)) from None

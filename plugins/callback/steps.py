@@ -33,7 +33,7 @@ def step_of(task: Any, play: Any) -> str:
     return str(role.get_name() if role is not None else play.get_name())
 
 
-def told(result: Any) -> str:
+def change_lines(result: Any) -> str:
     """The lines `told` of a program's answer, or the message of `debug`: what a change is."""
     answer = result.result.get("answer")
     lines = answer.get("told") if isinstance(answer, dict) else None
@@ -74,14 +74,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy 
         step = step_of(task, self._play)
         tell("task", step=step, host=host.get_name(), words=task.get_name().rpartition(" : ")[2])
 
-    def _ended(self, result: Any, status: str, words: str = "") -> None:
+    def _ended(self, result: Any, status: str, message: str = "") -> None:
         step = step_of(result.task, self._play)
-        tell("result", step=step, host=result.host.get_name(), status=status, words=words)
+        tell("result", step=step, host=result.host.get_name(), status=status, words=message)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Say whether it changed something, and what of it is for a person to know."""
         if result.result.get("changed"):
-            self._ended(result, "changed", told(result))
+            self._ended(result, "changed", change_lines(result))
         elif result.task.action.rpartition(".")[2] not in OURS:
             self._ended(result, "ok")
 
@@ -92,8 +92,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Say why, where the play does not go on."""
         if not ignore_errors and not forgiven(result.task):
-            kept = result.result.get("results") and getattr(self, "_item", "")
-            self._ended(result, "failed", str(kept or result.result.get("msg") or "it failed"))
+            item = result.result.get("results") and getattr(self, "_item", "")
+            self._ended(result, "failed", str(item or result.result.get("msg") or "it failed"))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Say why."""

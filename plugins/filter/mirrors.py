@@ -1,7 +1,7 @@
 """``address | mirrored('apt', site_mirrors)``: where a site has what the address names.
 
 `site_mirrors` is a mapping of kind (apt, pip, conda, git, data, images) to a mapping of the
-beginning of a public address to what stands in its place. The longest beginning that fits wins; an
+beginning of a public address to its replacement. The longest beginning that fits wins; an
 address that none fits stays as it is.
 """
 

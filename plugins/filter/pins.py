@@ -51,12 +51,12 @@ class PinError(ValueError):
     """What is wrong with a pin set, with the cure."""
 
 
-def refuse_unknown(found: Mapping[str, Any], known: set[str], where: str) -> None:
+def refuse_unknown(keys: Mapping[str, Any], allowed: set[str], where: str) -> None:
     """A key that nothing reads would be a pin that does not hold."""
-    unknown = sorted(set(found) - known)
+    unknown = sorted(set(keys) - allowed)
     if unknown:
         raise PinError(
-            f"{where}: {unknown[0]!r} is not a key; there are {', '.join(sorted(known))}"
+            f"{where}: {unknown[0]!r} is not a key; there are {', '.join(sorted(allowed))}"
         )
 
 
@@ -106,27 +106,27 @@ class Plan:
         self.cuda = site["device"] == "cuda"
         self.left_out: dict[str, str] = {}
         self.trees = [
-            self.tree(tree_name, tree, f"{self.home}/{place}")
-            for tree_name, place, tree in self.all_sources()
+            self.tree(tree_name, tree, f"{self.home}/{subfolder}")
+            for tree_name, subfolder, tree in self.all_sources()
         ]
 
     def all_sources(self) -> list[tuple[str, str, Pin]]:
         """Every tree: name, place below the home, literals."""
-        found = [("source", "src", self.pin["source"])] if "source" in self.pin else []
-        found += [
+        sources = [("source", "src", self.pin["source"])] if "source" in self.pin else []
+        sources += [
             (name, f"sources/{name}", tree) for name, tree in self.pin.get("sources", {}).items()
         ]
         for name in ("deepspeed", "apex"):
             block = self.pin.get(name, {})
             if "commit" in block and not (name == "apex" and not self.cuda):
-                found.append((name, f"sources/{name}", block))
-        return found
+                sources.append((name, f"sources/{name}", block))
+        return sources
 
     def tree(self, name: str, tree: Pin, path: str) -> dict[str, Any]:
         """One tree as the role source_tree takes it, with its patches' texts."""
-        known = TREE_KEYS | ({"ops"} if name == "deepspeed" else set())
-        known |= {"extensions"} if name == "apex" else set()
-        refuse_unknown(tree, known, f"{self.where}, {name}")
+        allowed = TREE_KEYS | ({"ops"} if name == "deepspeed" else set())
+        allowed |= {"extensions"} if name == "apex" else set()
+        refuse_unknown(tree, allowed, f"{self.where}, {name}")
         files = [self.find("patches", patch) for patch in tree.get("patches", [])]
         texts = [self.read(file) for file in files]
         return {
@@ -148,14 +148,14 @@ class Plan:
         """A file of the system's role, or of the role apex."""
         roles = Path(self.site["roles"])
         places = [roles / role / "files" / folder / name for role in (self.site["system"], "apex")]
-        for place in places:
+        for candidate in places:
             try:
-                self.read(place)
+                self.read(candidate)
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                raise PinError(f"{self.where}: {place} cannot be read: {error}") from None
-            return place
+                raise PinError(f"{self.where}: {candidate} cannot be read: {error}") from None
+            return candidate
         raise PinError(
             f"{self.where}: there is no {places[0]}; one that lies elsewhere is named by its"
             " absolute path"
@@ -163,9 +163,9 @@ class Plan:
 
     def tree_step(self, name: str, editable: bool = False) -> dict[str, Any]:
         """A step that installs one of the trees."""
-        tree = next(each for each in self.trees if each["name"] == name)
-        told = {"path": tree["path"], "identity": tree["identity"], "editable": editable}
-        return {"name": name, "tree": told, "no_build_isolation": True}
+        tree = next(candidate for candidate in self.trees if candidate["name"] == name)
+        step_tree = {"path": tree["path"], "identity": tree["identity"], "editable": editable}
+        return {"name": name, "tree": step_tree, "no_build_isolation": True}
 
     def torch_steps(self) -> list[dict[str, Any]]:
         """Torch and its family; its CUDA build only where there is CUDA."""
@@ -203,9 +203,9 @@ class Plan:
 
     def wheel_step(self, name: str, url: str, sha256: str | None, **more: Any) -> dict[str, Any]:
         """A step that downloads a wheel and installs it."""
-        found = wheel(url, sha256, self.where)
-        file = f"{self.home}/wheels/{found.pop('file_name')}"
-        return {"name": name, "wheel": {**found, "file": file}, **more}
+        facts = wheel(url, sha256, self.where)
+        file = f"{self.home}/wheels/{facts.pop('file_name')}"
+        return {"name": name, "wheel": {**facts, "file": file}, **more}
 
     def deepspeed_steps(self) -> list[dict[str, Any]]:
         """DeepSpeed of the index or of a commit, its operators built now or when first used."""
@@ -244,7 +244,7 @@ class Plan:
         if not self.cuda:
             self.left_out["apex"] = f"cluster_device is {self.site['device']}"
             return []
-        tree = next(each for each in self.trees if each["name"] == "apex")
+        tree = next(candidate for candidate in self.trees if candidate["name"] == "apex")
         identity = {"tree": tree["identity"], "extensions": list(block.get("extensions", []))}
         built = {"folder": f"{self.home}/wheels/apex", "identity": identity}
         return [{"name": "apex", "project": "apex", "built": built}]
@@ -290,7 +290,7 @@ class Plan:
         }
 
     def cuda_home(self) -> str:
-        """The CUDA toolkit that builds for this pin; empty where there is none to use."""
+        """The CUDA toolkit that builds for this pin; empty without one to use."""
         version = str(self.pin.get("cuda", ""))
         if not self.cuda or not version:
             return ""
@@ -298,19 +298,19 @@ class Plan:
 
     def environment(self) -> dict[str, str]:
         """Variables for what is built and checked."""
-        found = {str(name): str(text) for name, text in self.pin.get("environment", {}).items()}
+        variables = {str(name): str(text) for name, text in self.pin.get("environment", {}).items()}
         if self.cuda_home():
-            found["CUDA_HOME"] = self.cuda_home()
+            variables["CUDA_HOME"] = self.cuda_home()
         gcc = str(self.site.get("gcc") or "")
-        return {**({"CC": f"gcc-{gcc}", "CXX": f"g++-{gcc}"} if gcc else {}), **found}
+        return {**({"CC": f"gcc-{gcc}", "CXX": f"g++-{gcc}"} if gcc else {}), **variables}
 
     def checks(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """What verify asks the environment's Python, beyond versions."""
-        found: list[dict[str, Any]] = []
+        programs: list[dict[str, Any]] = []
         names = {step["name"] for step in steps}
         if "torch" in names:
             version = str(self.pin["torch"]["version"])
-            found.append(
+            programs.append(
                 {
                     "program": "pytorch",
                     "version": version if self.cuda else version.partition("+")[0],
@@ -321,7 +321,7 @@ class Plan:
         if "deepspeed" in names:
             block = self.pin["deepspeed"]
             ops = block.get("ops", []) if self.cuda else []
-            found.append(
+            programs.append(
                 {
                     "program": "deepspeed",
                     "version": str(block.get("version", "")),
@@ -330,17 +330,17 @@ class Plan:
                 }
             )
         if "oneflow" in names:
-            found.append({"program": "oneflow"})
+            programs.append({"program": "oneflow"})
         if "apex" in names:
             extensions = list(self.pin["apex"].get("extensions", []))
-            found.append({"program": "apex", "extensions": extensions})
+            programs.append({"program": "apex", "extensions": extensions})
         # A login node has other compilers than the nodes of a job.
         if self.cuda and self.site.get("devices_here", True) and has_compile(self.pin):
             variables = dict(self.site.get("compilers", {}))
-            found.append({"program": "compiler", "variables": variables})
+            programs.append({"program": "compiler", "variables": variables})
         if self.pin.get("imports"):
-            found.append({"program": "imports", "modules": list(self.pin["imports"])})
-        return found
+            programs.append({"program": "imports", "modules": list(self.pin["imports"])})
+        return programs
 
     def content(self) -> dict[str, Any]:
         """The plan as data."""

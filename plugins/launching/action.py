@@ -26,11 +26,11 @@ class LaunchAction(NodeAction):
     default_python = "python3"
     kept = ""  # the file on the node that has the supervisor's modules, once it was left there
 
-    def value_of(self, name: str, given: dict[str, Any]) -> str:
+    def value_of(self, name: str, variables: dict[str, Any]) -> str:
         """Return a variable's value as the inventory means it: a vault or a lookup may hold it."""
-        if given.get(name) is None:
+        if variables.get(name) is None:
             raise RefusalError(
                 Cause.MISSING, f"cluster_env of the inventory has no {name} any more"
             )
         with _TEMPLATES:
-            return str(self._templar.template(given[name]))
+            return str(self._templar.template(variables[name]))

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 PATIENCE_S = 300.0  # for a node to say what it is
 
 
-def describe(hands: Hands, hosts: Sequence[str], sought: Sought, folder: Path) -> None:
+def describe(pool: Hands, hosts: Sequence[str], sought: Sought, folder: Path) -> None:
     """Write what each host is into a folder, or why it cannot be asked."""
-    asked = asdict(sought)
-    kind = kinds.inspected(asked["paths"], ENV, [*asked["folders"], *asked["pythons"]])
+    spec = asdict(sought)
+    kind = kinds.inspected(spec["paths"], ENV, [*spec["folders"], *spec["pythons"]])
 
     def ask(action: LaunchAction, host: str) -> None:
         action.patience_s = PATIENCE_S
         try:
-            facts = action.ask("supervisor.inspection:inspect", asked, kind)
+            facts = action.ask("supervisor.inspection:inspect", spec, kind)
         except (AnsibleError, UnfitError) as error:
             return silent(host, one_line(error))
         save(folder / names.of_host(host), facts)
 
-    def silent(host: str, words: str) -> None:
-        save(folder / names.of_host(host), {"unreachable": words})
+    def silent(host: str, reason: str) -> None:
+        save(folder / names.of_host(host), {"unreachable": reason})
 
-    hands.each(hosts, ask, silent)
+    pool.each(hosts, ask, silent)

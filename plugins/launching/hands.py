@@ -1,4 +1,4 @@
-"""A thread a host, each within a task of Ansible's on that host: its variables, its connection.
+"""A thread per host, each within a task of Ansible's on that host: its variables, its connection.
 
 A process of Ansible's a host takes 14 MiB and a part of a second; a thread takes next to nothing.
 Ansible's own executor makes what the task is on each host. It is made for one thread, so hosts
@@ -83,18 +83,18 @@ class Hands:
             else:
                 doing.append(hand.do(job))
         wait(doing)
-        for done in doing:
-            done.result()
+        for future in doing:
+            future.result()
 
     def _hand(self, host: str) -> Hand:
-        known = self._hands.get(host)
-        if known is None or not known.is_alive():
-            known = self._hands[host] = Hand(host, self._executor(host))
-            known.start()
-            known.began.wait()
-            if known.refusal:
-                raise AnsibleError(known.refusal)
-        return known
+        hand = self._hands.get(host)
+        if hand is None or not hand.is_alive():
+            hand = self._hands[host] = Hand(host, self._executor(host))
+            hand.start()
+            hand.began.wait()
+            if hand.refusal:
+                raise AnsibleError(hand.refusal)
+        return hand
 
     def _executor(self, host: str) -> TaskExecutor:
         """Return what carries out this play's task on a host, as a worker of Ansible's has it."""
@@ -102,11 +102,11 @@ class Hands:
         inventory, manager = hostvars._inventory, hostvars._variable_manager
         task = action._task.copy(exclude_parent=True, exclude_tasks=True)
         task._parent = action._task._parent
-        play, found = task.get_play(), inventory.get_host(host)
+        play, target = task.get_play(), inventory.get_host(host)
         return TaskExecutor(
-            host=found,
+            host=target,
             task=task,
-            job_vars=manager.get_vars(play=play, host=found, task=task),
+            job_vars=manager.get_vars(play=play, host=target, task=task),
             # One of its own: that of another host has its address.
             play_context=PlayContext(
                 play=play, connection_lockfd=action._play_context.connection_lockfd

@@ -39,7 +39,7 @@ class Home:
                 stream.write(answer["samples"])
             self.sampled += len(answer["samples"])
 
-    def complete(self, done: dict[str, Any]) -> None:
+    def complete(self, ending: dict[str, Any]) -> None:
         """Bring what the polls did not: the log up to its cap, samples, stacks, event files and
         traces.
 
@@ -47,12 +47,12 @@ class Home:
         done's `log` for the log, in its `others` for the rest.
         """
         try:
-            self.log.complete(done["log_bytes"], lambda at, most: self.fetch(names.LOG, at, most))
+            self.log.complete(ending["log_bytes"], lambda at, most: self.fetch(names.LOG, at, most))
         except (LostError, *BROKEN) as error:
-            done["log"] = f"incomplete: {one_line(error)}"
+            ending["log"] = f"incomplete: {one_line(error)}"
         try:
             events, traces = EVENTS_BYTES, TRACES_BYTES
-            for name, size in done["files"].items():
+            for name, size in ending["files"].items():
                 if name.startswith(names.EVENTS):
                     self.bring(name, min(size, events))
                     events -= size
@@ -62,7 +62,7 @@ class Home:
                 else:
                     self.bring(name, min(size, SAMPLES_BYTES))
         except (LostError, *BROKEN) as error:
-            done["others"] = f"incomplete: {one_line(error)}"
+            ending["others"] = f"incomplete: {one_line(error)}"
 
     def bring(self, name: str, size: int) -> None:
         """Bring the rest of a file of the node's run folder."""
@@ -84,21 +84,21 @@ class Home:
             raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
         return data
 
-    def whole(self, done: dict[str, Any]) -> bool:
+    def whole(self, ending: dict[str, Any]) -> bool:
         """Whether all that the node has of the run is here, by its size."""
-        sizes = {names.LOG: done["log_bytes"], **done["files"]}
+        sizes = {names.LOG: ending["log_bytes"], **ending["files"]}
         here = (size_of(self.folder / name) == size for name, size in sizes.items())
-        return not done.get("log") and not done.get("others") and all(here)
+        return not ending.get("log") and not ending.get("others") and all(here)
 
-    def close(self, done: dict[str, Any], *, well: bool, all_well: bool) -> None:
+    def close(self, ending: dict[str, Any], *, well: bool, all_well: bool) -> None:
         """Have the node remove the folder of a run that ended well, or keep it for a look; where
         all nodes ended well, the checkpoints, too.
         """
-        done["kept"] = True
+        ending["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
             spec = {"keep": not well, "all_well": all_well}
             answer, _ = self.talk.ask("folders:close", spec, kinds.CLOSED, FETCH_S)
-            done["kept"] = not answer["removed"]
+            ending["kept"] = not answer["removed"]
 
 
 def fetchable(name: str) -> bool:
@@ -106,7 +106,10 @@ def fetchable(name: str) -> bool:
     if name in BROUGHT and name != LOG:
         return True
     parts = name.split("/")
-    plain = all(part and not part.startswith(".") and part.isprintable() for part in parts)
+    plain = all(
+        component and not component.startswith(".") and component.isprintable()
+        for component in parts
+    )
     event = parts[0] == names.EVENTS and "tfevents" in parts[-1]
     return plain and (event or is_trace(name)) and len(name) < 1000
 

@@ -74,7 +74,11 @@ class Meeting:
         """Name the first nodes that are not ready."""
         return ", ".join(
             names.node(node.node_rank, node.host).rpartition("/")[2]
-            for node in [each for each in self.orders.nodes if each.node_rank in self.absent][:4]
+            for node in [
+                absent_node
+                for absent_node in self.orders.nodes
+                if absent_node.node_rank in self.absent
+            ][:4]
         )
 
     def ended(self, node: NodeRun) -> None:
@@ -111,7 +115,7 @@ class Meeting:
         return halt.cause if halt else ""
 
     def halt(self, cause: Cause, message: str, host: str | None = None) -> None:
-        """Say first why the run ends; whoever comes later leaves it as it is."""
+        """Say first why the run ends; a later call changes nothing."""
         self.run_folder.ask_to_halt(cause, message, host)
 
     def controlled(self) -> bool:

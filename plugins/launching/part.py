@@ -7,7 +7,7 @@ of one run meet in memory (meeting.py), and write into the run's folder:
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
     nodes/<rank>-<host>/done.json  how this node ended
 
-Variables that are secret stand in no file: run.json has their names, and the inventory, read here,
+Secret variables are in no file: run.json has their names, and the inventory, read here,
 has their values.
 """
 
@@ -52,29 +52,29 @@ GO_S = 2.0  # for all other nodes to be told to go
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 
 
-def carry_out(hands: Hands, meeting: Meeting) -> None:
+def carry_out(pool: Hands, meeting: Meeting) -> None:
     """Carry out a run on all its nodes."""
     nodes = {node.host: node for node in meeting.orders.nodes}
 
-    def part(action: LaunchAction, host: str) -> None:
+    def run_part(action: LaunchAction, host: str) -> None:
         write(meeting, nodes[host], Part(action, meeting, nodes[host]).run())
 
-    def refused(host: str, words: str) -> None:
-        write(meeting, nodes[host], ended(meeting, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, words))
+    def refused(host: str, reason: str) -> None:
+        write(meeting, nodes[host], ended(meeting, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, reason))
 
-    hands.each(list(nodes), part, refused)
+    pool.each(list(nodes), run_part, refused)
 
 
-def ended(meeting: Meeting, host: str, by: EndedBy, cause: Cause, words: str) -> dict[str, Any]:
+def ended(meeting: Meeting, host: str, by: EndedBy, cause: Cause, reason: str) -> dict[str, Any]:
     """End the run for what happened on a host; return how its part ended."""
-    meeting.halt(cause, f"{host}: {words}", host)
-    return {"ended_by": by, "cause": cause, "message": words}
+    meeting.halt(cause, f"{host}: {reason}", host)
+    return {"ended_by": by, "cause": cause, "message": reason}
 
 
-def write(meeting: Meeting, node: NodeRun, done: dict[str, Any]) -> None:
+def write(meeting: Meeting, node: NodeRun, ending: dict[str, Any]) -> None:
     """Write down how a node's part ended."""
     with contextlib.suppress(OSError):  # a full disk here must not end the play
-        save(meeting.run_folder.node(node.node_rank) / names.DONE, done)
+        save(meeting.run_folder.node(node.node_rank) / names.DONE, ending)
     meeting.ended(node)
 
 
@@ -103,12 +103,12 @@ class Part:
         try:
             make_private(self.folder)
             self.prepare()
-            done = self.follow()
-            self.home.complete(done)
-            well = self.home.whole(done) and read(Ending, done).well
+            ending = self.follow()
+            self.home.complete(ending)
+            well = self.home.whole(ending) and read(Ending, ending).well
             all_well = well and self.meeting.all_well(self.node, self.limits.lost_contact_s)
             well = well and self.meeting.run_folder.halt is None
-            self.home.close(done, well=well, all_well=all_well)
+            self.home.close(ending, well=well, all_well=all_well)
         except RefusalError as refusal:
             return self.ended(EndedBy.REFUSED, refusal.cause, str(refusal))
         except LostError as loss:
@@ -116,14 +116,14 @@ class Part:
         except UnfitError as error:
             return self.ended(EndedBy.ERROR, Cause.BAD_ANSWER, str(error))
         except Exception as error:
-            words = one_line(error)
-            words = words if isinstance(error, BROKEN) else f"{type(error).__name__}: {words}"
-            return self.ended(EndedBy.ERROR, Cause.LAUNCH_ERROR, words)
-        return done
+            reason = one_line(error)
+            reason = reason if isinstance(error, BROKEN) else f"{type(error).__name__}: {reason}"
+            return self.ended(EndedBy.ERROR, Cause.LAUNCH_ERROR, reason)
+        return ending
 
-    def ended(self, by: EndedBy, cause: Cause, words: str) -> dict[str, Any]:
+    def ended(self, by: EndedBy, cause: Cause, reason: str) -> dict[str, Any]:
         """End the run for what happened here."""
-        return ended(self.meeting, self.host, by, cause, words)
+        return ended(self.meeting, self.host, by, cause, reason)
 
     def prepare(self) -> None:
         """Check the node and leave its daemon, or say why not; then wait for every other node."""
@@ -131,21 +131,21 @@ class Part:
         try:
             facts = self.ask_to_prepare()
         except AnsibleConnectionFailure as error:
-            words = f"cannot be reached: {one_line(error)}"
-            raise RefusalError(Cause.UNREACHABLE, words) from error
+            reason = f"cannot be reached: {one_line(error)}"
+            raise RefusalError(Cause.UNREACHABLE, reason) from error
         if "refused" in facts:
             raise RefusalError(facts["refused"], facts["message"])
         # The node's clock against ours, by the middle of the round trip (seconds).
         offset_s = facts["now"] - (began + time.time()) / 2
-        told = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
-        save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **told})
+        facts_kept = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
+        save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **facts_kept})
         self.talk.begin()
         renewed = waits = time.monotonic()
         self.meeting.come(self.node)
         while not self.meeting.all_came(BARRIER_LOOK_S) and not self.meeting.halted():
             if time.monotonic() - waits > BARRIER_S:
-                words = f"{self.meeting.late()} did not prepare the run within {BARRIER_S:g} s"
-                raise RefusalError(Cause.LAUNCH_ERROR, words)
+                reason = f"{self.meeting.late()} did not prepare the run within {BARRIER_S:g} s"
+                raise RefusalError(Cause.LAUNCH_ERROR, reason)
             if time.monotonic() - renewed > self.patience.lease_s / BARRIER_RENEWALS:
                 self.poll(go=False, wait_s=0.0)
                 renewed = time.monotonic()
@@ -170,8 +170,8 @@ class Part:
 
     def reveal(self) -> dict[str, str]:
         """The secret variables' values; cluster_env as the inventory has it, templates and all."""
-        given = self.action.variables.get("cluster_env") or {}
-        return {name: self.action.value_of(name, given) for name in self.meeting.orders.secrets}
+        values = self.action.variables.get("cluster_env") or {}
+        return {name: self.action.value_of(name, values) for name in self.meeting.orders.secrets}
 
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
@@ -209,15 +209,15 @@ class Part:
 
     def done(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return what done.json is to hold, by the last poll's answer."""
-        done: dict[str, Any] = answer["done"]
-        done["log_bytes"] = answer["size"]
-        done["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
-        if strange := len(answer["files"]) - len(done["files"]):
-            done["others"] = f"incomplete: {strange} files are not called as event files are"
-        ending = read(Ending, done)
+        details: dict[str, Any] = answer["done"]
+        details["log_bytes"] = answer["size"]
+        details["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
+        if strange := len(answer["files"]) - len(details["files"]):
+            details["others"] = f"incomplete: {strange} files are not called as event files are"
+        ending = read(Ending, details)
         if not ending.well:
             self.meeting.halt(ending.cause, f"{self.host}: {ending.words}", self.host)
-        return done
+        return details
 
     def look_for_a_stall(self, *, grew: bool) -> None:
         """End a run of which no node printed anything for stall_limit_s.
@@ -228,17 +228,17 @@ class Part:
             self.meeting.hear()
         limit_s = self.limits.stall_limit_s
         if awake_s() - self.meeting.heard > limit_s:
-            words = f"no node printed anything for {limit_s:g} s (stall_limit_s)"
-            self.meeting.halt(Cause.STALLED, words, self.host)
+            reason = f"no node printed anything for {limit_s:g} s (stall_limit_s)"
+            self.meeting.halt(Cause.STALLED, reason, self.host)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
-        known = {"offset": self.home.log.offset, "sampled": self.home.sampled}
-        told = {"go": go, "stop": stop, "over": self.meeting.over(self.node)}
-        spec = {**known, **told, "wait_s": wait_s, "lease_s": self.patience.lease_s}
+        progress = {"offset": self.home.log.offset, "sampled": self.home.sampled}
+        orders = {"go": go, "stop": stop, "over": self.meeting.over(self.node)}
+        spec = {**progress, **orders, "wait_s": wait_s, "lease_s": self.patience.lease_s}
         patience_s = wait_s + self.patience.silence_s
-        answer, sent = self.talk.ask("news:poll", spec, kinds.POLLED, patience_s)
-        entry = {"sent": sent, "received": time.time(), "node": answer["now"]}
+        answer, asked_at = self.talk.ask("news:poll", spec, kinds.POLLED, patience_s)
+        entry = {"sent": asked_at, "received": time.time(), "node": answer["now"]}
         with open_to_append(self.folder / names.TIMELINE) as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}).encode() + b"\n")
         return answer

@@ -1,7 +1,7 @@
 """How long a silent node is waited for, and how long it goes on by itself: by what polls take.
 
-A control machine that is slow, or has many nodes, asks each of them seldom. That is no silence of
-a node, and no reason for a node to end its run.
+A control machine that is slow, or has many nodes, asks each of them seldom. That does not make
+a node silent, and is not a reason for it to end its run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Patience:
     def silence_s(self) -> float:
         """How long a node may be silent before bench gives it up.
 
-        Half of the nodes say what a round takes: one slow link is no slow control machine.
+        Half of the nodes say what a round takes: one slow link is not a slow control machine.
         """
         return max(self.least_s, ROUNDS * statistics.median_low(self.rounds))
 

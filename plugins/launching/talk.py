@@ -46,16 +46,16 @@ class Talk:
         spec, file = {**spec, "folder": self.folder}, f"{self.folder}/{MODULES}"
         self.action.patience_s = patience_s
         while True:
-            sent = time.time()
+            asked_at = time.time()
             try:
                 answer = self.action.ask(f"supervisor.{entry}", spec, kind, file)
             except AnsibleConnectionFailure as error:
                 silent = awake_s() - self.contact
                 if silent > self.patience.silence_s:
-                    words = f"out of contact for {silent:.0f} s ({one_line(error)})"
-                    raise LostError(words) from error
+                    reason = f"out of contact for {silent:.0f} s ({one_line(error)})"
+                    raise LostError(reason) from error
                 time.sleep(RETRY_S)
                 continue
             self.patience.took(self.node_rank, time.monotonic() - self.answered)
             self.begin()
-            return answer, sent
+            return answer, asked_at

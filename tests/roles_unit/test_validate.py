@@ -73,9 +73,11 @@ def test_an_old_system_is_refused_with_the_reason() -> None:
 
 def test_an_old_system_with_a_newer_python_named_is_taken() -> None:
     newer = {**XENIAL, "python": "3.8.18"}
-    assert node_faults(newer, named=True, python="/opt/py/bin/python3", privileged=False) == []
-    assert node_faults({**newer, "apt": "yes"}, named=True) == []
-    (said,) = node_faults(newer, named=True)
+    assert (
+        node_faults(newer, python_named=True, python="/opt/py/bin/python3", privileged=False) == []
+    )
+    assert node_faults({**newer, "apt": "yes"}, python_named=True) == []
+    (said,) = node_faults(newer, python_named=True)
     assert "where packages cannot be managed" in said
     assert "setup_privileged: false" in said
 

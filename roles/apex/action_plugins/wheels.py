@@ -35,9 +35,9 @@ def plan(
     Nodes with one `key` are alike, and share one, unless it is built `everywhere`.
     """
     mine = looked[host]
-    like = [other for other, look in looked.items() if look["key"] == mine["key"]]
+    like = [candidate for candidate, look in looked.items() if look["key"] == mine["key"]]
     alike = [host] if everywhere else like
-    keeper = next((other for other in alike if looked[other]["wheel"]), alike[0])
+    keeper = next((candidate for candidate in alike if looked[candidate]["wheel"]), alike[0])
     return {
         "alike": alike,
         "keeper": keeper,

@@ -32,12 +32,12 @@ class ActionModule(NodeAction):
             return {"changed": False, **planned}
         keeper = planned["keeper"]
         name = Path(self.value("container_image_spec")["archive"]).name
-        told = {
+        share_plan = {
             "identity": {name: self.answers("__container_image_saved")[keeper]["identity"]},
             "gives": {keeper: [name]},
             "gets": {host: [name] for host in planned["needy"]},
         }
-        return {"changed": False, "shared": shared(told, self.addresses(LOOKED))}
+        return {"changed": False, "shared": shared(share_plan, self.addresses(LOOKED))}
 
 
 def plan(images: Mapping[str, str]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def plan(images: Mapping[str, str]) -> dict[str, Any]:
     it where none has it, so that it has one id everywhere.
     """
     keeper = next((host for host, image in images.items() if image), next(iter(images)))
-    kept = images[keeper]
-    others = [host for host in images if host != keeper]
-    needy = [host for host in others if not kept or images[host] != kept]
-    return {"keeper": keeper, "build": not kept, "needy": needy}
+    image_id = images[keeper]
+    other_hosts = [host for host in images if host != keeper]
+    needy = [host for host in other_hosts if not image_id or images[host] != image_id]
+    return {"keeper": keeper, "build": not image_id, "needy": needy}

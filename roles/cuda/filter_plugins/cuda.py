@@ -32,11 +32,11 @@ def by_runfile(
 ) -> list[dict[str, Any]]:
     """The toolkit alone, in its own folder: no driver, and nothing outside that points to it."""
     options = ["--silent", "--override", "--toolkit", "--no-man-page", "--no-opengl-libs"]
-    made = []
+    toolkits = []
     for version in versions:
         home, file = f"/usr/local/cuda-{version}", f"{DOWNLOADS}/cuda-{version}.run"
         entry = f"/etc/ld.so.conf.d/cuda-{version.replace('.', '-')}.conf"
-        made.append(
+        toolkits.append(
             {
                 **nvcc(version),
                 "download": {
@@ -50,7 +50,7 @@ def by_runfile(
                 "paths": [home],
             }
         )
-    return made
+    return toolkits
 
 
 class FilterModule:

@@ -37,8 +37,8 @@ class ActionModule(NodeAction):
             return {"changed": False, **plan(looked, names)}
         if arguments["step"] == "share":
             planned = plan(looked, names)
-            told = shared(planned, self.addresses(LOOKED))
-            return {"changed": False, **planned, "shared": told}
+            share_plan = shared(planned, self.addresses(LOOKED))
+            return {"changed": False, **planned, "shared": share_plan}
         if arguments["step"] == "make":
             mine = looked[self.value("inventory_hostname")]
             return {"changed": False, **self._making(mine, plan(looked, names)["make"])}
@@ -50,18 +50,18 @@ class ActionModule(NodeAction):
         corpus = {
             key: int(self.value(f"dataset_{key}")) for key in ("vocab_size", "max_bytes", "seed")
         }
-        names, own, preprocess = (
+        names, own_entries, preprocess = (
             self.value(f"dataset_{key}") for key in ("names", "own", "preprocess")
         )
         try:
-            return datasets.entries(_catalogue(), names, own, corpus, preprocess)
+            return datasets.entries(_catalogue(), names, own_entries, corpus, preprocess)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
 
     def _making(self, mine: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         described = self._described()
-        wanted = {name: described[name] for name in names if described[name]}
-        if undescribed := [name for name in names if name not in wanted]:
+        entries = {name: described[name] for name in names if described[name]}
+        if undescribed := [name for name in names if name not in entries]:
             there = [*_catalogue()["dataset_catalogue"], *self.value("dataset_own")]
             raise AnsibleActionFail(
                 f"no node has {', '.join(undescribed)}, and the catalogue does not say where it is"
@@ -70,17 +70,17 @@ class ActionModule(NodeAction):
             )
         tools = f"{self.value('datasets_root')}/.tools/env"
         python = ".".join(map(str, mine["python"]))
-        needs = datasets.needs(wanted)
+        needs = datasets.needs(entries)
         literals = {name: self.value(name) for name in datasets.PINS}
         return {
             "tools": tools,
             "pins": datasets.tools(needs, python, literals) if needs else [],
             "spec": {
                 "root": self.value("datasets_root"),
-                "datasets": wanted,
+                "datasets": entries,
                 "sources": {
                     address: mirrored(address, "data", self.value("site_mirrors", {}))
-                    for address in datasets.addresses(wanted)
+                    for address in datasets.addresses(entries)
                 },
                 "python": f"{tools}/bin/python3",
                 "systems": self.value("systems_root"),
@@ -108,13 +108,15 @@ def plan(looked: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> dict[
     for name in names:
         silent = {"identity": "", "begun": 0}
         answers = {host: has.get("datasets", {}).get(name, silent) for host, has in looked.items()}
-        identity = next((each["identity"] for each in answers.values() if each["identity"]), "")
+        identity = next(
+            (answer["identity"] for answer in answers.values() if answer["identity"]), ""
+        )
         if not identity:
             make.append(name)
             begun = {host: begun[host] + answers[host]["begun"] for host in looked}
             continue
         identities[name] = identity
-        getters = [host for host, each in answers.items() if each["identity"] != identity]
+        getters = [host for host, answer in answers.items() if answer["identity"] != identity]
         givers = [host for host in answers if host not in getters]
         for host in givers[:GIVERS] if getters else []:
             gives.setdefault(host, []).append(name)

@@ -21,8 +21,8 @@ class ActionModule(LaunchAction):
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if arguments["operation"] == "stop":
             return self._stop(str(arguments["runs"]))
-        given = variables.get("cluster_env") or {}
-        return self._reveal(Path(arguments["file"]), arguments["names"], given)
+        values = variables.get("cluster_env") or {}
+        return self._reveal(Path(arguments["file"]), arguments["names"], values)
 
     def _stop(self, runs: str) -> dict[str, Any]:
         self.patience_s = STOP_S
@@ -30,19 +30,19 @@ class ActionModule(LaunchAction):
         facts = self.ask("supervisor.stopping:stop_all", spec, kinds.STOPPED)
         return {"changed": bool(facts["ended"]), "ended": facts["ended"]}
 
-    def _reveal(self, file: Path, wanted: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    def _reveal(self, file: Path, names: list[str], variables: dict[str, Any]) -> dict[str, Any]:
         """Hand the runner the values of its secrets: through its own memory, and nowhere else.
 
         What cannot be read is told by name, without Ansible's words, which may hold a value.
         """
-        found: dict[str, dict[str, str]] = {"values": {}, "refused": {}}
-        for name in wanted:
+        revealed: dict[str, dict[str, str]] = {"values": {}, "refused": {}}
+        for name in names:
             try:
-                found["values"][name] = self.value_of(name, given)
+                revealed["values"][name] = self.value_of(name, variables)
             except RefusalError as refusal:
-                found["refused"][name] = str(refusal)
+                revealed["refused"][name] = str(refusal)
             except Exception as error:
-                found["refused"][name] = f"{name} cannot be read ({type(error).__name__})"
+                revealed["refused"][name] = f"{name} cannot be read ({type(error).__name__})"
         with file.open("w", encoding="utf-8") as stream:
-            json.dump(found, stream)
+            json.dump(revealed, stream)
         return {"changed": False}

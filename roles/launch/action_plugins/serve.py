@@ -40,16 +40,16 @@ class ActionModule(LaunchAction):
         hand = threading.current_thread()
         if isinstance(hand, Hand):  # Ansible's task on one host
             return hand.serve(self)
-        hands, ansible = Hands(self), os.getppid()
+        pool, ansible = Hands(self), os.getppid()
         for order in orders(Path(arguments["gate"])):
-            follow(order, hands, lambda: os.getppid() == ansible)
+            follow(order, pool, lambda: os.getppid() == ansible)
         return {"changed": True}
 
 
-def follow(order: Order, hands: Hands, attended: Callable[[], bool]) -> None:
+def follow(order: Order, pool: Hands, attended: Callable[[], bool]) -> None:
     """Carry out an order on its hosts."""
     folder = Path(order.folder)
     if order.sought is not None:
-        describe(hands, order.hosts, order.sought, folder)
+        describe(pool, order.hosts, order.sought, folder)
     else:
-        carry_out(hands, Meeting(RunFolder(folder), Path(order.lock), order.holder, attended))
+        carry_out(pool, Meeting(RunFolder(folder), Path(order.lock), order.holder, attended))

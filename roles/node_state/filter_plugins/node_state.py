@@ -72,8 +72,8 @@ def _strings(value: object) -> Iterator[str]:
             if name in value:
                 yield from _strings(value[name])
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each)
+        for element in value:
+            yield from _strings(element)
 
 
 def apt_fault(result: object, cure: str = "correct the pin, or the repositories") -> str:
@@ -81,12 +81,12 @@ def apt_fault(result: object, cure: str = "correct the pin, or the repositories"
     text = "\n".join(_strings(result))
     text = text if len(text) <= MOST_LETTERS else f"{text[:HALF]}\n{text[-HALF:]}"
     text = "\n".join(line[:MOST_LINE] for line in text.splitlines())
-    for pattern, words in CAUSES:
-        found = re.search(pattern, text, flags=re.IGNORECASE)
-        if found:
-            named = [each for each in found.groups() if each]
-            one = (named[0] if named else "unknown").strip(" '\".:;,")
-            return words.format(one=printable(one), cure=cure)
+    for pattern, sentence in CAUSES:
+        match = re.search(pattern, text, flags=re.IGNORECASE)
+        if match:
+            groups = [group for group in match.groups() if group]
+            subject = (groups[0] if groups else "unknown").strip(" '\".:;,")
+            return sentence.format(one=printable(subject), cure=cure)
     lines = list(filter(None, map(printable, text.splitlines())))
     return lines[0] if lines else "it failed without a word"
 

@@ -25,15 +25,15 @@ BATCH = 512 << 20  # bytes on the node's disk at a time
 
 def batches(files: dict[str, list[Any]], limit: int = BATCH) -> list[list[str]]:
     """Names in groups of at most `limit` bytes, or of one."""
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     room = 0
     for name, (size, _) in sorted(files.items()):
-        if not found or size > room:
-            found.append([])
+        if not groups or size > room:
+            groups.append([])
             room = limit
-        found[-1].append(name)
+        groups[-1].append(name)
         room -= size
-    return found
+    return groups
 
 
 def has(path: Path, digest: str) -> bool:
@@ -47,13 +47,13 @@ def refuse_other(stanza: str, name: str, item: list[Any]) -> None:
     fields = re.findall(r"(?m)^([A-Za-z0-9-]+): ?(.*)$", stanza)
     places = [field for field in fields if field[0] in ("Filename", "Size", "SHA256")]
     size, digest = item
-    wanted = [("Filename", f"./{name}"), ("Size", str(size)), ("SHA256", digest)]
-    if places != wanted or re.search(r"\n\s*\n", stanza):
+    expected = [("Filename", f"./{name}"), ("Size", str(size)), ("SHA256", digest)]
+    if places != expected or re.search(r"\n\s*\n", stanza):
         raise AnsibleActionFail(f"the node's entry of apt's list is not that of {name}")
 
 
 class ActionModule(NodeAction):
-    """`debs:`; its arguments stand in tasks/apt.yml."""
+    """`debs:`; its arguments are in tasks/apt.yml."""
 
     _supports_check_mode = True
 
@@ -80,11 +80,11 @@ class ActionModule(NodeAction):
                 answer = self.tell("packages:fetch", spec, answers.debs(names))
                 for name in names:
                     refuse_other(answer["stanzas"][name], name, lacking[name])
-                    part = folder / f"{name}.part"
-                    self._connection.fetch_file(answer["paths"][name], str(part))
+                    partial = folder / f"{name}.part"
+                    self._connection.fetch_file(answer["paths"][name], str(partial))
                     entry = folder / f"{name}.control"
                     entry.write_text(answer["stanzas"][name], encoding="utf-8")
-                    part.replace(folder / name)
+                    partial.replace(folder / name)
                     if not has(folder / name, lacking[name][1]):
                         (folder / name).unlink()
                         raise AnsibleActionFail(f"{name} came damaged; run it again")

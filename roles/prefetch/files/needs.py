@@ -34,7 +34,7 @@ class File:
 
     @property
     def path(self) -> str:
-        """Where it lies in the folder."""
+        """Where it is in the folder."""
         parts = urlsplit(self.url)
         path = unquote(parts.path).lstrip("/")
         if not parts.hostname or not path or ".." in path.split("/"):
@@ -69,7 +69,7 @@ def wheels_of(plan: Mapping[str, Any], python: str) -> list[Wheels]:
 
     All steps are resolved together, except those that want no dependencies.
     """
-    found = []
+    groups = []
     for no_deps in (False, True):
         steps = [step for step in plan["steps"] if bool(step.get("no_deps")) is no_deps]
         group = Wheels(
@@ -80,8 +80,8 @@ def wheels_of(plan: Mapping[str, Any], python: str) -> list[Wheels]:
             files_of(steps),
             no_deps,
         )
-        found += [group] if group.requirements or group.files else []
-    return found
+        groups += [group] if group.requirements or group.files else []
+    return groups
 
 
 def files_of(steps: Iterable[Mapping[str, Any]]) -> list[File]:
@@ -92,16 +92,16 @@ def files_of(steps: Iterable[Mapping[str, Any]]) -> list[File]:
 
 def inputs_of(entries: Mapping[str, Any]) -> list[File]:
     """The files that the datasets are made from."""
-    inputs = [each for entry in entries.values() for each in (entry or {}).get("inputs", [])]
+    inputs = [source for entry in entries.values() for source in (entry or {}).get("inputs", [])]
     return [
         File(
-            each["address"],
+            source["address"],
             # `recorded`: nobody states one.
-            sha256="" if each.get("sha256") == "recorded" else str(each.get("sha256") or ""),
-            md5=str(each.get("md5") or ""),
+            sha256="" if source.get("sha256") == "recorded" else str(source.get("sha256") or ""),
+            md5=str(source.get("md5") or ""),
             dataset=True,
         )
-        for each in inputs
+        for source in inputs
     ]
 
 
@@ -114,7 +114,7 @@ def merged(groups: Iterable[Wheels]) -> list[Wheels]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A YAML file's mapping; empty where there is none."""
+    """A YAML file's mapping; empty without a file."""
     if not path.exists():
         return {}
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
@@ -122,9 +122,9 @@ def read(path: Path) -> dict[str, Any]:
 
 def value_of(spec: Mapping[str, Any], role: str, name: str) -> Any:
     """A role's variable: the inventory's value, or the role's default."""
-    given = spec["variables"].get(name)
-    if given not in (None, ""):
-        return given
+    value = spec["variables"].get(name)
+    if value not in (None, ""):
+        return value
     return read(Path(spec["roles"], role, "defaults", "main.yml")).get(name)
 
 
@@ -132,8 +132,8 @@ def plans_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the inventory's systems install, as the role trainer plans it."""
     roles, plans = Path(spec["roles"]), []
     for system in spec["systems"]:
-        own = read(roles / system / "vars" / "pins.yml")[f"{system}_pins"]
-        sets = spec["variables"].get(f"{system}_pins") or own
+        default_sets = read(roles / system / "vars" / "pins.yml")[f"{system}_pins"]
+        sets = spec["variables"].get(f"{system}_pins") or default_sets
         names = value_of(spec, system, f"{system}_pin_sets") or list(sets)[:1]
         if not isinstance(names, list):  # a default that Ansible works out: all that are declared
             names = list(sets)
@@ -149,9 +149,9 @@ def datasets_of(spec: Mapping[str, Any], python: str) -> tuple[list[str], list[F
     """Pins of the tools' environment, and the files that the datasets are made from."""
     folder = Path(spec["roles"], "dataset", "vars")
     names = value_of(spec, "dataset", "dataset_names") or []
-    own = value_of(spec, "dataset", "dataset_own") or {}
+    own_entries = value_of(spec, "dataset", "dataset_own") or {}
     try:
-        entries = datasets.entries(read(folder / "catalogue.yml"), names, own, {}, {})
+        entries = datasets.entries(read(folder / "catalogue.yml"), names, own_entries, {}, {})
     except ValueError as error:
         raise PrefetchError(str(error)) from None
     tools = datasets.tools(datasets.needs(entries), python, read(folder / "main.yml"))
@@ -160,46 +160,52 @@ def datasets_of(spec: Mapping[str, Any], python: str) -> tuple[list[str], list[F
 
 def needs(spec: Mapping[str, Any]) -> Needs:
     """What the inventory's systems and datasets need."""
-    found = Needs()
+    needed = Needs()
     pythons = sorted({python for python, _ in spec["nodes"]})
     for plan in plans_of(spec):
-        found.commits |= {(tree["repository"], tree["commit"]) for tree in plan["trees"]}
-        found.files += files_of(plan["steps"])
+        needed.commits |= {(tree["repository"], tree["commit"]) for tree in plan["trees"]}
+        needed.files += files_of(plan["steps"])
         for python in pythons:
-            found.wheels += wheels_of(plan, python)
+            needed.wheels += wheels_of(plan, python)
     for python in pythons:
         tools, files = datasets_of(spec, python)
-        found.wheels.append(Wheels(python, tools))
-        found.files += files
+        needed.wheels.append(Wheels(python, tools))
+        needed.files += files
     # A Python that the nodes may lack comes from conda.
-    others = sorted({group.python for group in found.wheels} - set(pythons))
-    if others:
-        found.files += conda_files(spec)
-        found.left_out.append(f"conda's packages of Python {', '.join(others)}")
-    found.left_out += images(spec)
-    found.files += runfiles(spec)
-    found.wheels = merged(found.wheels)
-    found.files = list(dict.fromkeys(found.files))
-    return found
+    other_pythons = sorted({group.python for group in needed.wheels} - set(pythons))
+    if other_pythons:
+        needed.files += conda_files(spec)
+        needed.left_out.append(f"conda's packages of Python {', '.join(other_pythons)}")
+    needed.left_out += images(spec)
+    needed.files += runfiles(spec)
+    needed.wheels = merged(needed.wheels)
+    needed.files = list(dict.fromkeys(needed.files))
+    return needed
 
 
 def images(spec: Mapping[str, Any]) -> list[str]:
     """Images, in words: no engine here brings them, nor what goes into them."""
     bases = [plan["image"]["base"] for plan in plans_of(spec) if plan["image"]]
-    found = [f"the image {base} and what is built into it" for base in dict.fromkeys(bases)]
-    named = value_of(spec, "container_runtime", "container_runtime_image")
+    descriptions = [f"the image {base} and what is built into it" for base in dict.fromkeys(bases)]
+    runtime_image = value_of(spec, "container_runtime", "container_runtime_image")
     engines = value_of(spec, "container_runtime", "container_runtime_engines")
-    return found + ([f"the image {named}"] if named and engines and spec["privileged"] else [])
+    return descriptions + (
+        [f"the image {runtime_image}"] if runtime_image and engines and spec["privileged"] else []
+    )
 
 
 def runfiles(spec: Mapping[str, Any]) -> list[File]:
     """CUDA toolkits that come as one file, where setup may install them."""
     if spec["device"] != "cuda" or not spec["privileged"]:
         return []
-    wanted = {str(version) for version in value_of(spec, "cuda", "cuda_versions") or []}
+    versions = {str(version) for version in value_of(spec, "cuda", "cuda_versions") or []}
     by_file = {str(version) for version in value_of(spec, "cuda", "cuda_runfile_versions") or []}
-    known = value_of(spec, "cuda", "cuda_runfiles") or {}
-    chosen = [known[version] for version in sorted(wanted & by_file) if version in known]
+    runfiles_known = value_of(spec, "cuda", "cuda_runfiles") or {}
+    chosen = [
+        runfiles_known[version]
+        for version in sorted(versions & by_file)
+        if version in runfiles_known
+    ]
     return [File(item["url"], str(item.get("sha256") or "")) for item in chosen]
 
 

@@ -45,23 +45,26 @@ NODES = List(Row(Text(r"[0-9]{1,3}\.[0-9]{1,3}"), Text(r"[A-Za-z0-9_]*")))  # Py
 # --- downloading ----------------------------------------------------------------------------------
 
 
-def run(argv: list[str], what: str, cure: str) -> None:
+def run(argv: list[str], title: str, cure: str) -> None:
     """Run a program. Raises PrefetchError with its last words."""
     ran = subprocess.run(argv, capture_output=True, text=True, errors="replace")
     if ran.returncode != 0:
-        words = (ran.stderr.strip() or ran.stdout.strip() or f"exit {ran.returncode}").splitlines()
+        lines = (ran.stderr.strip() or ran.stdout.strip() or f"exit {ran.returncode}").splitlines()
         # The line that says why, rather than pip's notice after it.
-        told = [line for line in words if line.lower().startswith(("error", "fatal"))]
-        raise PrefetchError(f"{what}: {(told or words)[-1].strip()}; {cure}")
+        errors = [line for line in lines if line.lower().startswith(("error", "fatal"))]
+        raise PrefetchError(f"{title}: {(errors or lines)[-1].strip()}; {cure}")
 
 
 def interpreter(version: str) -> str:
     """A Python of that version on this machine, with pip."""
     if version == "{}.{}".format(*sys.version_info[:2]):
         return sys.executable
-    found = shutil.which(f"python{version}")
-    if found and subprocess.run([found, "-m", "pip", "-V"], capture_output=True).returncode == 0:
-        return found
+    program = shutil.which(f"python{version}")
+    if (
+        program
+        and subprocess.run([program, "-m", "pip", "-V"], capture_output=True).returncode == 0
+    ):
+        return program
     raise PrefetchError(
         f"this machine has no Python {version} with pip, which must choose the nodes' wheels;"
         f" install python{version}, or run prefetch.yml on a machine that has it"
@@ -79,7 +82,7 @@ class Prefetch:
     def files(self, files: Iterable[File]) -> None:
         """Files by URL, resumed and checked."""
         for item in files:
-            asked = {
+            request = {
                 "url": item.url,
                 "path": str(self.folder / item.path),
                 "sha256": item.sha256,
@@ -87,7 +90,7 @@ class Prefetch:
                 "mirrors": self.mirrors.get(item.kind) or {},
             }
             try:
-                fetch.bring(asked)
+                fetch.bring(request)
             except fetch.FetchError as error:
                 raise PrefetchError(str(error)) from None
 
@@ -129,25 +132,28 @@ class Prefetch:
                 self._download(Wheels(python, ["setuptools", "wheel"]), target)
 
     def _download(self, group: Wheels, target: Path) -> None:
-        given = self.spec["variables"]
+        variables = self.spec["variables"]
         site = {
-            "index": given.get("python_env_index_url"),
-            "extra_index": given.get("python_env_extra_index_url"),
-            "find_links": given.get("python_env_find_links"),
+            "index": variables.get("python_env_index_url"),
+            "extra_index": variables.get("python_env_extra_index_url"),
+            "find_links": variables.get("python_env_find_links"),
             "mirrors": self.mirrors,
         }
         lines = [*sources(site, group.indexes), *group.requirements]
         lines += [str(self.folder / item.path) for item in group.files]
         with tempfile.TemporaryDirectory(prefix="trainbench-prefetch-") as scratch:
-            asked, limits = Path(scratch, "requirements.txt"), Path(scratch, "constraints.txt")
+            requirements, limits = (
+                Path(scratch, "requirements.txt"),
+                Path(scratch, "constraints.txt"),
+            )
             # In a file: an index's address may hold a password.
-            asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            requirements.write_text("\n".join(lines) + "\n", encoding="utf-8")
             limits.write_text("\n".join(group.constraints) + "\n", encoding="utf-8")
             argv = [interpreter(group.python), "-m", "pip", "download", "--quiet", "--no-input"]
             argv += ["--disable-pip-version-check", "--dest", str(target)]
             argv += ["--no-deps"] if group.no_deps else []
             run(
-                [*argv, "-r", str(asked), "-c", str(limits)],
+                [*argv, "-r", str(requirements), "-c", str(limits)],
                 f"pip download of {', '.join(group.requirements)}",
                 "see the pins, or name an index in site_mirrors.pip",
             )
@@ -157,7 +163,7 @@ class Prefetch:
 
 
 def release_text(packages: bytes) -> str:
-    """A flat repository's Release. Its date is no moment: equal packages make an equal file."""
+    """A flat repository's Release. Its date is fixed: equal packages make an equal file."""
     digest = hashlib.sha256(packages).hexdigest()
     return (
         "Origin: TrainBench\nLabel: prefetched\nDate: Thu, 01 Jan 1970 00:00:00 UTC\n"
@@ -167,44 +173,46 @@ def release_text(packages: bytes) -> str:
 
 def releases_of(plans: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Each release's packages by file name, all nodes together."""
-    found: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for plan in plans:
-        found.setdefault(plan["release"], set()).update(plan["files"])
-    return {release: sorted(names) for release, names in found.items()}
+        packages.setdefault(plan["release"], set()).update(plan["files"])
+    return {release: sorted(names) for release, names in packages.items()}
 
 
 def write_repositories(folder: Path, releases: Mapping[str, list[str]]) -> None:
-    """Make repositories of packages that lie in `apt/<release>`, each with its `.control`."""
+    """Make repositories of packages in `apt/<release>`, each with its `.control`."""
     for release, names in releases.items():
-        place = folder / "apt" / release
-        wanted = {*names, *(f"{name}.control" for name in names), "Packages", "Release"}
-        for path in place.glob("*"):
-            if path.name not in wanted:  # of an older prefetch
+        release_folder = folder / "apt" / release
+        file_names = {*names, *(f"{name}.control" for name in names), "Packages", "Release"}
+        for path in release_folder.glob("*"):
+            if path.name not in file_names:  # of an older prefetch
                 path.unlink()
-        entries = [(place / f"{name}.control").read_text(encoding="utf-8") for name in names]
+        entries = [
+            (release_folder / f"{name}.control").read_text(encoding="utf-8") for name in names
+        ]
         packages = "\n".join(entries).encode()
-        (place / "Packages").write_bytes(packages)
-        (place / "Release").write_text(release_text(packages), encoding="utf-8")
+        (release_folder / "Packages").write_bytes(packages)
+        (release_folder / "Release").write_text(release_text(packages), encoding="utf-8")
 
 
 # --- the manifest ---------------------------------------------------------------------------------
 
 
-def places(found: Needs) -> dict[str, dict[str, str]]:
-    """What stands in place of each public address, as a path in the folder."""
+def places(needed: Needs) -> dict[str, dict[str, str]]:
+    """The replacement of each public address, as a path in the folder."""
     kinds: dict[str, dict[str, str]] = {"pip": {INDEX: "pip"}, "git": {}, "data": {}, "conda": {}}
-    for group in found.wheels:
+    for group in needed.wheels:
         kinds["pip"] |= dict.fromkeys(group.indexes, "pip")
-    for repository, _ in found.commits:
+    for repository, _ in needed.commits:
         parts = urlsplit(repository)
         kinds["git"][f"{parts.scheme}://{parts.netloc}/"] = f"git/{parts.hostname}/"
-    for item in found.files:
+    for item in needed.files:
         parts = urlsplit(item.url)
         kinds[item.kind][f"{parts.scheme}://{parts.netloc}/"] = f"data/{parts.hostname}/"
     return kinds
 
 
-def manifest(folder: Path, found: Needs) -> dict[str, Any]:
+def manifest(folder: Path, needed: Needs) -> dict[str, Any]:
     """Every file with its size and checksum; `datasets` are those for one node only."""
     listed = {}
     for path in sorted(folder.rglob("*")):
@@ -215,23 +223,23 @@ def manifest(folder: Path, found: Needs) -> dict[str, Any]:
             and not name.endswith((".part", ".part.json", ".control"))
         ):
             listed[name] = [path.stat().st_size, sha256(str(path))]
-    only = sorted(item.path for item in found.files if item.dataset)
-    return {"schema": 1, "files": listed, "datasets": only, "mirrors": places(found)}
+    only = sorted(item.path for item in needed.files if item.dataset)
+    return {"schema": 1, "files": listed, "datasets": only, "mirrors": places(needed)}
 
 
 def prefetch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Fill the folder, and say what it has."""
     folder = Path(spec["dir"])
     NODES.check(spec["nodes"], "what a node says of its Python")
-    found = needs(spec)
+    needed = needs(spec)
     work = Prefetch(spec)
-    work.files(found.files)
-    work.commits(found.commits)
-    work.wheels(found.wheels)
+    work.files(needed.files)
+    work.commits(needed.commits)
+    work.wheels(needed.wheels)
     write_repositories(folder, releases_of(spec["apt"]))
     path = folder / "manifest.json"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    text = json.dumps(manifest(folder, found), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(manifest(folder, needed), indent=1, sort_keys=True) + "\n"
     if text != before:
         write_text(str(path), text)
     sizes = [size for size, _ in json.loads(text)["files"].values()]
@@ -239,7 +247,7 @@ def prefetch(spec: Mapping[str, Any]) -> dict[str, Any]:
         "changed": text != before,
         "files": len(sizes),
         "mib": sum(sizes) // BLOCK,
-        "left_out": found.left_out,
+        "left_out": needed.left_out,
     }
 
 

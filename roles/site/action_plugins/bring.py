@@ -1,7 +1,7 @@
 """Bring a prefetched folder's files to the node: those alone that it lacks, by checksum.
 
 `bring:` with `source` (the folder that playbooks/prefetch.yml filled, on the control node),
-`folder` (where it lies on the node) and `data` (whether this node prepares the datasets, and so
+`folder` (where it is on the node) and `data` (whether this node prepares the datasets, and so
 needs their files) and `release` (whose
 packages it takes, such as debian12; empty for none). The node's side is node/prefetched.py.
 """
@@ -34,29 +34,29 @@ KIND = Fields(
 
 
 def read_manifest(source: Path) -> dict[str, Any]:
-    """What the folder has. Raises AnsibleActionFail where it is none of prefetch.yml's."""
+    """What the folder has. Raises AnsibleActionFail where prefetch.yml did not fill it."""
     try:
-        found: dict[str, Any] | None = load(str(source / MANIFEST), KIND)
+        content: dict[str, Any] | None = load(str(source / MANIFEST), KIND)
         why = ""
     except UnfitError as error:
-        found, why = None, f" ({error})"
-    if found is None:
+        content, why = None, f" ({error})"
+    if content is None:
         raise AnsibleActionFail(
             f"site_prefetched names {source}, which has no whole {MANIFEST}{why}; fill it first:"
             f" python -m runner prefetch -i INVENTORY -e prefetch_dir={source}"
         )
-    return found
+    return content
 
 
 def needed(manifest: dict[str, Any], *, data: bool, release: str = "") -> dict[str, list[Any]]:
     """The files for one node: its own release's packages, and those of datasets if it prepares."""
     only = set(manifest["datasets"])
-    own = f"apt/{release}/"
+    own_release = f"apt/{release}/"
     return {
         path: item
         for path, item in manifest["files"].items()
         if (data or path not in only)
-        and (not path.startswith("apt/") or (release and path.startswith(own)))
+        and (not path.startswith("apt/") or (release and path.startswith(own_release)))
     }
 
 
@@ -65,14 +65,14 @@ def mirrors_in(folder: str, places: Mapping[str, Mapping[str, str]]) -> dict[str
     return {
         kind: {
             public: f"{folder}/{path}" if kind == "pip" else f"file://{quote(f'{folder}/{path}')}"
-            for public, path in found.items()
+            for public, path in addresses.items()
         }
-        for kind, found in places.items()
+        for kind, addresses in places.items()
     }
 
 
 class ActionModule(NodeAction):
-    """`bring:`; its arguments stand in tasks/main.yml."""
+    """`bring:`; its arguments are in tasks/main.yml."""
 
     TRANSFERS_FILES = True
     _supports_check_mode = True
@@ -84,25 +84,25 @@ class ActionModule(NodeAction):
         files = needed(manifest, data=bool(arguments["data"]), release=release)
         check = bool(self._task.check_mode)
         spec = {"folder": folder, "files": files, "place": [], "check": check}
-        first = self.tell("prefetched:have", spec)
-        changed = bool(first["lacking"] or first["extra"])
-        if first["lacking"] and not check:
+        before = self.tell("prefetched:have", spec)
+        changed = bool(before["lacking"] or before["extra"])
+        if before["lacking"] and not check:
             # what it is sent is what it was told of, and no other file of this machine
-            if strays := [path for path in first["lacking"] if path not in files]:
+            if strays := [path for path in before["lacking"] if path not in files]:
                 raise AnsibleActionFail(
                     f"the node asks for {strays[0]!r}, which it was not offered"
                 )
-            for path in first["lacking"]:
+            for path in before["lacking"]:
                 if not (source / path).is_file():
                     raise AnsibleActionFail(
                         f"{source / path} is gone; run playbooks/prefetch.yml again"
                     )
                 self._connection.put_file(str(source / path), f"{folder}/{path}.part")
-            self.tell("prefetched:have", {**spec, "place": first["lacking"]})
+            self.tell("prefetched:have", {**spec, "place": before["lacking"]})
         packages = f"apt/{release}"
         return {
             "changed": changed,
-            "brought": first["lacking"],
+            "brought": before["lacking"],
             "mirrors": mirrors_in(folder, manifest["mirrors"]),
             "apt": f"{folder}/{packages}" if f"{packages}/Release" in files else "",
         }

@@ -39,14 +39,14 @@ class ActionModule(NodeAction):
             return {"changed": True}
         names = [HostName(name, "the inventory") for name in self.value("groups")["nodes"]]
         answers = self.answers(LOOKED)
-        told = {
+        more_spec = {
             "key": key,
             "names": names,
             "nodes": [answers[name] for name in names if answers.get(name)],
             "ports": self.value("ssh_mesh_ports"),
             "check": check,
         }
-        return self.result(f"mesh:{step}", {**spec, **told})
+        return self.result(f"mesh:{step}", {**spec, **more_spec})
 
     def _look(self, spec: dict[str, Any]) -> dict[str, Any]:
         """What the node has of keys, with what the inventory says of it."""
@@ -54,5 +54,8 @@ class ActionModule(NodeAction):
         addresses = ADDRESSES.check(self.value("ssh_mesh_addresses"), "ssh_mesh_addresses")
         result = self.result("mesh:look", spec)
         if result["answer"]:
-            result["answer"] |= {"name": str(name), "addresses": [str(each) for each in addresses]}
+            result["answer"] |= {
+                "name": str(name),
+                "addresses": [str(address) for address in addresses],
+            }
         return result

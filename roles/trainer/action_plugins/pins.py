@@ -53,29 +53,31 @@ class ActionModule(NodeAction):
             plans = pin_plans(self._pins(system), names, met)
         except PinError as error:
             raise AnsibleActionFail(str(error)) from None
-        asked = questions(plans, self._site(system))
+        question_list = questions(plans, self._site(system))
         if step == "plan":
             looked = self.answers("__trainer_looked")
             looks = [look for look in looked.values() if look.get("system") == system]
             mine = looked[self.value("inventory_hostname")]["pins"][arguments["pin"]]
-            does = todo(plans[0], asked[0], looks, mine)
+            does = todo(plans[0], question_list[0], looks, mine)
             if not boolean(self.value("node_installs", True)):
                 does |= SHARED
             return {"changed": False, **does}
         kind = answers.pins(list(names)) if step == "look" else Fields({"system": FileName})
-        result = self.result(f"pin:{step}", {"system": system, "pins": asked}, kind)
+        result = self.result(f"pin:{step}", {"system": system, "pins": question_list}, kind)
         differing = bool((result["answer"] or {}).get("differing"))
         return {**result, "changed": step == "look" and differing and self._task.check_mode}
 
     def _pins(self, system: str) -> dict[str, Any]:
         path = ROLES / system / "vars" / "pins.yml"
-        given: dict[str, Any] = self.value("trainer_pins")
-        return given or yaml.safe_load(path.read_text(encoding="utf-8"))[f"{system}_pins"]
+        pin_sets: dict[str, Any] = self.value("trainer_pins")
+        return pin_sets or yaml.safe_load(path.read_text(encoding="utf-8"))[f"{system}_pins"]
 
     def _site(self, system: str) -> dict[str, Any]:
         starts = engine_named({"cluster_engine": self.value("cluster_engine", "")}, "the inventory")
         shared = starts.in_jobs or boolean(self.value("cluster_root_shared", False))
-        files = [Path(self._find_needle("files", each)) for each in self.value("trainer_files")]
+        files = [
+            Path(self._find_needle("files", file_name)) for file_name in self.value("trainer_files")
+        ]
         return {
             "system": system,
             "script": self.value("trainer_script"),
@@ -119,10 +121,10 @@ def compilers(variables: Mapping[str, Any]) -> dict[str, str]:
 
     They are taken as they are written: a template among them is a secret's, and stays unread.
     """
-    given = variables.get("cluster_env")
-    if not isinstance(given, Mapping):
+    env = variables.get("cluster_env")
+    if not isinstance(env, Mapping):
         return {}
-    return {name: str(given[name]) for name in ("CC", "CXX", "PATH") if name in given}
+    return {name: str(env[name]) for name in ("CC", "CXX", "PATH") if name in env}
 
 
 def environment_site(value: Value, python: str) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
     """
     questions = []
     for plan in plans:
-        said = {key: plan[key] for key in ("cuda_home", "left_out") if plan[key]}
+        plan_facts = {key: plan[key] for key in ("cuda_home", "left_out") if plan[key]}
         questions.append(
             {
                 "pin": plan["pin"],
@@ -168,7 +170,7 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
                     "later": [],
                 },
                 "files": {f"{plan['home']}/src/{name}": x for name, x in site["files"].items()},
-                "said": {"system": site["system"], **said},
+                "said": {"system": site["system"], **plan_facts},
                 "checks": plan["checks"],
                 "environment": plan["environment"],
                 "script": site["script"],
@@ -180,23 +182,23 @@ def questions(plans: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> li
 
 def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the program image is asked of a plan, and how another one runs in the image."""
-    given = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
+    sources = {key: site["env"][key] for key in ("index", "extra_index", "find_links", "mirrors")}
     engine = ENGINES[site["image"]["engine"]]
     home, image = plan["home"], plan["image"]["image"]
     archive = f"{site['image']['archives']}/{site['system']}-{plan['pin']}"
     stored = engine.kept and not site["image"]["shared"]
     file = "" if stored else engine.file(home)
-    asked = Container(
+    container = Container(
         image=image,
         mounts=(Mount(home, home, fixed=True),),
         env=(*VARIABLES, *plan["environment"]),
         gpus=site["image"]["device"] == "cuda",
     )
     return {
-        "gpus": asked.gpus,
+        "gpus": container.gpus,
         "image": {
             **plan["image"],
-            **given,
+            **sources,
             "files": site["image"]["files"],
             "engine": engine.builder,
             "build": list(engine.building),
@@ -206,7 +208,7 @@ def image_question(plan: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str
             "made": [] if stored else engine.made(image, f"{archive}.tar", f"{file}.new"),
             "supervised": bool(engine.starter),
         },
-        "within": engine.within(asked),
+        "within": engine.within(container),
     }
 
 
@@ -255,9 +257,9 @@ def todo(plan: Plan, question: Plan, looks: Sequence[Look], mine: Look) -> dict[
         "constraints": plan["constraints"] or example_lock(looks, name, env["python"]),
         "built": built,
         "lacking": any(
-            each in built
+            step in built
             for look in looks
-            for each in steps_to_do(look.get("pins", {}).get(name, {}).get("env", {}))
+            for step in steps_to_do(look.get("pins", {}).get(name, {}).get("env", {}))
         ),
         "apex": "apex" in steps_to_do(env),
     }

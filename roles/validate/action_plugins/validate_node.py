@@ -66,32 +66,32 @@ say inode "$(stat -c %i "$place" 2>/dev/null)"
 
 def numbers(version: str) -> tuple[int, ...]:
     """3.8.10 as (3, 8, 10); nothing for no version."""
-    return tuple(int(part) for part in re.findall(r"[0-9]{1,9}", version))
+    return tuple(int(digits) for digits in re.findall(r"[0-9]{1,9}", version))
 
 
 def node_faults(
     host: str,
-    said: Mapping[str, str],
+    answer: Mapping[str, str],
     arguments: Mapping[str, Any],
     *,
     python: str,
-    named: bool,
+    python_named: bool,
     password: bool,
 ) -> list[str]:
-    """What is wrong with the node; `said` is its answer to ASK.
+    """What is wrong with the node; `answer` is its answer to ASK.
 
-    `python` is the interpreter's path and `named` whether the inventory names it; `password`:
+    `python` is the interpreter's path, `python_named` whether the inventory names it; `password`:
     somebody has given one for sudo, or another way to become root.
     """
-    faults = system_faults(host, said, arguments, python=python, named=named)
-    user, root = said.get("user", ""), arguments["root"]
-    if arguments["privileged"] and "root" not in said and not password:
+    faults = system_faults(host, answer, arguments, python=python, python_named=python_named)
+    user, root = answer.get("user", ""), arguments["root"]
+    if arguments["privileged"] and "root" not in answer and not password:
         faults.append(
             f"setup needs root on {host}, and {user} may not sudo without a password; allow it"
             f" (`{user} ALL=(ALL) NOPASSWD: ALL` in sudoers), run with --ask-become-pass, or set"
             " setup_privileged: false to leave out what needs root"
         )
-    if "writable" not in said:
+    if "writable" not in answer:
         faults.append(
             f"{user} may not write to {root} on {host}; make the folder and give it to {user}, or"
             " name another cluster_root"
@@ -101,18 +101,20 @@ def node_faults(
 
 def system_faults(
     host: str,
-    said: Mapping[str, str],
+    answer: Mapping[str, str],
     arguments: Mapping[str, Any],
     *,
     python: str,
-    named: bool,
+    python_named: bool,
 ) -> list[str]:
     """Its distribution and its Python: both supported, or one that can be lived with."""
     supported: Mapping[str, list[str]] = arguments["systems"]
-    wanted = "; ".join(f"{NAMES[name]} {', '.join(found)}" for name, found in supported.items())
-    called = said.get("pretty") or said.get("id") or "a system without /etc/os-release"
-    version = said.get("python", "")
-    is_supported = said.get("version") in supported.get(said.get("id", ""), [])
+    supported_text = "; ".join(
+        f"{NAMES[name]} {', '.join(releases)}" for name, releases in supported.items()
+    )
+    called = answer.get("pretty") or answer.get("id") or "a system without /etc/os-release"
+    version = answer.get("python", "")
+    is_supported = answer.get("version") in supported.get(answer.get("id", ""), [])
     if not version:
         return [
             f"{host} has no Python at {python}; install python3, or name another one in"
@@ -121,7 +123,7 @@ def system_faults(
     if numbers(version) < OLDEST_PYTHON:
         cure = f"name a newer one in ansible_python_interpreter ({OLDEST_NAME} or newer)"
         if not is_supported:
-            cure = f"install a supported system ({wanted}), or {cure}"
+            cure = f"install a supported system ({supported_text}), or {cure}"
         return [
             f"{host} is {called}, and Ansible's modules cannot run with its Python {version} at"
             f" {python}; {cure}"
@@ -129,16 +131,16 @@ def system_faults(
     if is_supported or not arguments["privileged"]:
         return []
     # Whoever names a Python that has apt's module has seen to it that packages can be managed.
-    if named and said.get("id") in supported and said.get("apt") == "yes":
+    if python_named and answer.get("id") in supported and answer.get("apt") == "yes":
         return []
     return [
-        f"{host} is {called}, where packages cannot be managed; supported are {wanted}; or set"
-        " setup_privileged: false, and driver, CUDA and compilers are used as they are"
+        f"{host} is {called}, where packages cannot be managed; supported are {supported_text}; or"
+        " set setup_privileged: false, and driver, CUDA and compilers are used as they are"
     ]
 
 
 def compiler_faults(
-    host: str, said: Mapping[str, str], needed: check.Builds, version: str, privileged: bool
+    host: str, answer: Mapping[str, str], needed: check.Builds, version: str, privileged: bool
 ) -> list[str]:
     """The gcc that builds: there is one where nobody installs it, and nvcc takes it.
 
@@ -146,9 +148,9 @@ def compiler_faults(
     """
     if privileged and version:
         return []
-    found = said.get("gcc", "")
+    gcc_version = answer.get("gcc", "")
     name = f"-{version}" if version else ""
-    if not found and not privileged:
+    if not gcc_version and not privileged:
         return [
             f"{host} has no gcc{name} with g++{name}, which is to build {needed.what}; have it"
             " installed there, or name one that is in base_gcc_version"
@@ -156,43 +158,45 @@ def compiler_faults(
     cure = f'set base_gcc_version: "{needed.most}"'
     if not privileged:
         cure = "name an older one that the node has in base_gcc_version"
-    return check.too_new(found, f"gcc{name} of {host}", needed, cure)
+    return check.too_new(gcc_version, f"gcc{name} of {host}", needed, cure)
 
 
-def runtime_faults(host: str, said: Mapping[str, str], what: str, privileged: bool) -> list[str]:
+def runtime_faults(
+    host: str, answer: Mapping[str, str], trainer: str, privileged: bool
+) -> list[str]:
     """The compiler that runs of a pin set need: there is one where nobody installs it."""
-    if not what or privileged or said.get("cc"):
+    if not trainer or privileged or answer.get("cc"):
         return []
     return [
-        f"{host} has no gcc and no clang, one of which torch.compile needs when {what} trains; have"
-        " one installed there, or name a C compiler by CC in cluster_env"
+        f"{host} has no gcc and no clang, one of which torch.compile needs when {trainer} trains;"
+        " have one installed there, or name a C compiler by CC in cluster_env"
     ]
 
 
-def there(said: Mapping[str, str]) -> set[str]:
+def there(answer: Mapping[str, str]) -> set[str]:
     """The files below the root that the node has, of those that it was asked about."""
-    return {name.partition(":")[2] for name in said if name.startswith("there:")}
+    return {name.partition(":")[2] for name in answer if name.startswith("there:")}
 
 
-def facts(said: Mapping[str, str]) -> dict[str, Any]:
+def facts(answer: Mapping[str, str]) -> dict[str, Any]:
     """What other roles read, under the names that Ansible's own facts have."""
-    name, version = word(said, "id"), word(said, "version")
+    name, version = word(answer, "id"), word(answer, "version")
     return {
         "_ansible_facts_gathered": True,  # plays with `gathering = smart` ask no more
         "ansible_distribution": NAMES.get(name, name),
         "ansible_distribution_version": version,
         "ansible_distribution_major_version": version.partition(".")[0],
-        "ansible_distribution_release": word(said, "release"),
+        "ansible_distribution_release": word(answer, "release"),
         "ansible_os_family": "Debian" if name in NAMES else name,
-        "ansible_architecture": word(said, "machine"),
-        "ansible_kernel": word(said, "kernel"),
-        "ansible_python_version": word(said, "python"),
+        "ansible_architecture": word(answer, "machine"),
+        "ansible_kernel": word(answer, "kernel"),
+        "ansible_python_version": word(answer, "python"),
     }
 
 
-def word(said: Mapping[str, str], name: str) -> str:
+def word(answer: Mapping[str, str], name: str) -> str:
     """A fact of one word, which may become a part of a path or an address; empty for another."""
-    fact = said.get(name, "")
+    fact = answer.get(name, "")
     return fact if re.fullmatch(r"(?!\.\.?$)[A-Za-z0-9.+_~-]*", fact) else ""
 
 
@@ -207,7 +211,7 @@ def plain(value: Any) -> Any:
 
 
 class ActionModule(NodeAction):
-    """`validate_node:`; its arguments stand in tasks/main.yml."""
+    """`validate_node:`; its arguments are in tasks/main.yml."""
 
     _supports_check_mode = True
     default_python = "auto"
@@ -216,75 +220,77 @@ class ActionModule(NodeAction):
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {"changed": False}
         host, address = str(variables["inventory_hostname"]), str(arguments["address"])
-        known = check.read(Path(arguments["checkout"]))
+        project = check.read(Path(arguments["checkout"]))
         limits = arguments["gcc_limits"]
-        values, faults = self._values(variables, known)
+        values, faults = self._values(variables, project)
         faults += check.inventory_faults(
-            host, address, arguments["local"], values, variables, known, limits
+            host, address, arguments["local"], values, variables, project, limits
         )
         if not faults:
             faults += check.job_faults(values, os.environ, str(variables["inventory_dir"]))
         if not faults:
-            asked = {
+            request = {
                 **arguments,
                 "root": str(self._templar.template(variables["node_root"])),
                 "privileged": boolean(values.get("setup_privileged", True)),
                 "gcc": check.gcc_version(values),
-                "builds": check.builds(values, known, limits),
-                "compiles": check.compiles(values, known),
-                "datasets": check.dataset_faults(values, known)[1],
-                "items": room.items(values, known, arguments["sizes"]),
+                "builds": check.builds(values, project, limits),
+                "compiles": check.compiles(values, project),
+                "datasets": check.dataset_faults(values, project)[1],
+                "items": room.items(values, project, arguments["sizes"]),
             }
             try:
-                said, faults = self._ask(host, asked, variables)
-                result["ansible_facts"] = facts(said)
+                answer, faults = self._ask(host, request, variables)
+                result["ansible_facts"] = facts(answer)
                 # roles/dataset brings a folder that lies on one node to the others
                 result["undescribed"] = {
                     name: f"dataset_names has {name}{hint}, which neither the catalogue"
                     " (docs/datasets.md) nor dataset_own describes, and which is a folder in"
-                    f" {asked['root']}/datasets on no node; correct the name, describe it, or put"
+                    f" {request['root']}/datasets on no node; correct the name, describe it, or put"
                     " its folder on one node"
-                    for name, hint in asked["datasets"].items()
+                    for name, hint in request["datasets"].items()
                 }
-                result["inode"] = said.get("inode", "")
+                result["inode"] = answer.get("inode", "")
                 result["token"] = secrets.token_hex(8)
                 result["there"] = [
-                    name for name in asked["datasets"] if room.dataset(name) in there(said)
+                    name for name in request["datasets"] if room.dataset(name) in there(answer)
                 ]
             except AnsibleConnectionFailure as error:
                 result["lost"] = str(error)
         return {**result, "faults": faults, "address": address}
 
     def _values(
-        self, variables: Mapping[str, Any], known: check.Known
+        self, variables: Mapping[str, Any], project: check.Known
     ) -> tuple[dict[str, Any], list[str]]:
         """What the inventory says to roles, and what of it cannot be resolved.
 
         A variable of another role may need what is not known yet, such as facts: it is left out.
         """
         values, faults = {}, []
-        for name in sorted({name for spec in known.specs.values() for name in spec} & {*variables}):
+        for name in sorted(
+            {name for spec in project.specs.values() for name in spec} & {*variables}
+        ):
             try:
                 values[name] = plain(self._templar.template(variables[name]))
             except AnsibleError as error:
-                if name in known.specs["validate"]:
+                if name in project.specs["validate"]:
                     where = check.place(name, Path(variables["inventory_dir"]))
-                    words = " ".join(str(error).split()).rstrip(".")
+                    message = " ".join(str(error).split()).rstrip(".")
                     faults.append(
-                        f"{name}{where} has a template that cannot be resolved: {words}; define"
+                        f"{name}{where} has a template that cannot be resolved: {message}; define"
                         " what it names, or write the value"
                     )
         return values, faults
 
     def _ask(
-        self, host: str, asked: Mapping[str, Any], variables: Mapping[str, Any]
+        self, host: str, request: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[dict[str, str], list[str]]:
         """The node's answer, and what is wrong with it. Raises AnsibleConnectionFailure."""
-        named = not self.python.startswith("auto")
-        python = self.python if named else NodeAction.default_python
-        gcc = f"-{asked['gcc']}" if asked["gcc"] else ""
-        files = dict.fromkeys(item.manifest for item in asked["items"])
-        argv = ["sh", "-c", ASK, "ask", python, asked["root"], gcc, *files]
+        python_named = not self.python.startswith("auto")
+        python = self.python if python_named else NodeAction.default_python
+        gcc = f"-{request['gcc']}" if request["gcc"] else ""
+        files = dict.fromkeys(item.manifest for item in request["items"])
+        argv = ["sh", "-c", ASK, "ask", python, request["root"], gcc, *files]
         answer = self._low_level_execute_command(shlex.join(argv))
         lines = [
             line[len("TRAINBENCH ") :]
@@ -292,23 +298,27 @@ class ActionModule(NodeAction):
             if line.startswith("TRAINBENCH ")
         ]
         if not lines:
-            words = (answer["stderr"] or answer["stdout"]).strip() or f"exit {answer['rc']}"
-            raise AnsibleConnectionFailure(f"its shell gives no answer: {words}")
+            message = (answer["stderr"] or answer["stdout"]).strip() or f"exit {answer['rc']}"
+            raise AnsibleConnectionFailure(f"its shell gives no answer: {message}")
         pairs = [line.partition("=") for line in map(printable, lines[:MOST_LINES])]
-        said = {key: value[:MOST_LETTERS] for key, _, value in pairs}
-        given = context.CLIARGS.get("become_ask_pass") or context.CLIARGS.get(
+        node_answer = {key: value[:MOST_LETTERS] for key, _, value in pairs}
+        password_option = context.CLIARGS.get("become_ask_pass") or context.CLIARGS.get(
             "become_password_file"
         )
-        password = bool(given) or any(
+        password = bool(password_option) or any(
             variables.get(name)
             for name in ("ansible_become_password", "ansible_become_pass", "ansible_become_method")
         )
-        faults = node_faults(host, said, asked, python=python, named=named, password=password)
-        if needed := asked["builds"]:
-            faults += compiler_faults(host, said, needed, asked["gcc"], asked["privileged"])
-        faults += runtime_faults(host, said, asked["compiles"], asked["privileged"])
+        faults = node_faults(
+            host, node_answer, request, python=python, python_named=python_named, password=password
+        )
+        if needed := request["builds"]:
+            faults += compiler_faults(
+                host, node_answer, needed, request["gcc"], request["privileged"]
+            )
+        faults += runtime_faults(host, node_answer, request["compiles"], request["privileged"])
         small = room.room_fault(
-            host, asked["root"], said.get("free", ""), asked["items"], there(said)
+            host, request["root"], node_answer.get("free", ""), request["items"], there(node_answer)
         )
         faults += [small] if small else []
-        return said, faults
+        return node_answer, faults

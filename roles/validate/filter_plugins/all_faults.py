@@ -12,17 +12,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from runner.base.ssh_words import out_of_reach
 
 
-def all_faults(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the sentences; `found` is what validate_node returned, by node.
+def all_faults(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the sentences; `results` is what validate_node returned, by node.
 
-    A dataset that nobody describes is no fault where one of the nodes has its folder.
+    A dataset that nobody describes is not a fault where one of the nodes has its folder.
     """
-    lost = {host: one["lost"] for host, one in found.items() if "lost" in one}
-    sentences = out_of_reach(lost, {host: one["address"] for host, one in found.items()})
-    there = {name for one in found.values() for name in one.get("there", ())}
-    for one in found.values():
-        sentences += one["faults"]
-        sentences += [why for name, why in one.get("undescribed", {}).items() if name not in there]
+    lost = {host: result["lost"] for host, result in results.items() if "lost" in result}
+    sentences = out_of_reach(lost, {host: result["address"] for host, result in results.items()})
+    there = {name for result in results.values() for name in result.get("there", ())}
+    for result in results.values():
+        sentences += result["faults"]
+        sentences += [
+            why for name, why in result.get("undescribed", {}).items() if name not in there
+        ]
     return list(dict.fromkeys(sentences))
 
 

@@ -13,15 +13,19 @@ def root_fault(
 
     `shared` is what the inventory says, and `hosts` are those whose tokens were looked for.
     """
-    seen = (hostvars[host]["__validate_seen"].get("answer") or {}).get("seen", {})
+    seen_tokens = (hostvars[host]["__validate_seen"].get("answer") or {}).get("seen", {})
     root = hostvars[host].get("cluster_root", "cluster_root")
-    others = [other for other in hosts if other != host]
-    if shared and (hidden := [other for other in others if other not in seen]):
+    other_hosts = [other_host for other_host in hosts if other_host != host]
+    if shared and (
+        hidden := [other_host for other_host in other_hosts if other_host not in seen_tokens]
+    ):
         return (
             f"{host} does not see what {hidden[0]} writes into {root}; mount one file system there"
             " on all nodes, or take cluster_root_shared: true out of the inventory"
         )
-    if not shared and (alike := [other for other in others if other in seen]):
+    if not shared and (
+        alike := [other_host for other_host in other_hosts if other_host in seen_tokens]
+    ):
         return (
             f"{host} and {alike[0]} share {root}; set cluster_root_shared: true in the inventory,"
             " so that setup installs there once, or name a folder on a disk of each node's own"

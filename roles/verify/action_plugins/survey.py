@@ -59,21 +59,21 @@ class ActionModule(NodeAction):
     # -- one node ------------------------------------------------------------------------------
 
     def _read(
-        self, out_dir: Path, given: dict[str, Any], variables: dict[str, Any]
+        self, out_dir: Path, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
         host = str(variables["inventory_hostname"])
         path = out_dir / names.ENVS / names.of_host(host)
-        spec = dict(given["spec"])
+        spec = dict(arguments["spec"])
         self.patience_s = READ_S
         try:
-            spec["time"] = self._clock(float(given.get("clock_offset_s") or 0))
+            spec["time"] = self._clock(float(arguments.get("clock_offset_s") or 0))
             spec["write"] = bool(spec.get("write")) and not self._task.check_mode
             env = self.ask("facts.record:read", spec, ENVIRONMENT)
         except (AnsibleConnectionFailure, AnsibleError, UnfitError) as error:
             save(path, {"unreachable": one_line(error)})
             raise
-        save(path, {"env": env, "expected": given.get("expected") or {}})
-        roles = [str(role) for role in given.get("roles") or []]
+        save(path, {"env": env, "expected": arguments.get("expected") or {}})
+        roles = [str(role) for role in arguments.get("roles") or []]
         # setup brings conda to the nodes where no other Python will do
         return {"roles": [role for role in roles if role != "conda" or env.get("conda")]}
 
@@ -86,12 +86,12 @@ class ActionModule(NodeAction):
         """
         best: tuple[float, float] | None = None
         for _ in range(3):
-            sent, began = time.time(), time.monotonic()
+            sent_at, began = time.time(), time.monotonic()
             argv = [self.python, "-I", "-S", "-c", CLOCK]
             now = self.expect(self.exchange(argv, kind=SECONDS, where="its clock"))
             delay = time.monotonic() - began
             if best is None or delay < best[0]:
-                best = (delay, now - (sent + delay / 2))
+                best = (delay, now - (sent_at + delay / 2))
             if delay < GOOD_DELAY_S:
                 break
         assert best is not None
@@ -100,49 +100,50 @@ class ActionModule(NodeAction):
     # -- all of them ---------------------------------------------------------------------------
 
     def _report(
-        self, out_dir: Path, given: dict[str, Any], variables: dict[str, Any]
+        self, out_dir: Path, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        hosts = [str(host) for host in given["hosts"]]
+        hosts = [str(host) for host in arguments["hosts"]]
         alive = set(variables["ansible_play_hosts"])
         nodes, conda = {}, False
         for host in hosts:
             its = variables["hostvars"][host]
             conda |= "conda" in its.get("__verify_read", {}).get("roles", [])
-            kept = its.get("__verify_failures", [])
+            failures = its.get("__verify_failures", [])
             nodes[host] = {
                 "lost": host not in alive,
                 "failures": [
-                    {"role": str(one["role"]), "message": told(one["result"])} for one in kept
+                    {"role": str(failure["role"]), "message": failure_excerpt(failure["result"])}
+                    for failure in failures
                 ],
             }
-        roles = [str(role) for role in given.get("roles") or [] if conda or role != "conda"]
-        asked = {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
-        save(out_dir / names.ASKED, {**asked, "inventory": named(variables)})
-        if not given.get("compare", True):
+        roles = [str(role) for role in arguments.get("roles") or [] if conda or role != "conda"]
+        questions = {"schema": 1, "at": time.time(), "roles": roles, "nodes": nodes}
+        save(out_dir / names.ASKED, {**questions, "inventory": inventory_path(variables)})
+        if not arguments.get("compare", True):
             return {"faults": {}}
-        argv = [str(given["python"]), "-m", "runner", "doctor", "--format", "json"]
-        said = subprocess.run(
+        argv = [str(arguments["python"]), "-m", "runner", "doctor", "--format", "json"]
+        completed = subprocess.run(
             [*argv, "--from", str(out_dir)],
             cwd=PROJECT,
             capture_output=True,
             text=True,
             check=False,
         )
-        if not said.stdout:
-            raise AnsibleError(f"the nodes cannot be compared: {said.stderr.strip()}")
-        answer = json.loads(said.stdout)
+        if not completed.stdout:
+            raise AnsibleError(f"the nodes cannot be compared: {completed.stderr.strip()}")
+        answer = json.loads(completed.stdout)
         Display().display(answer["text"].rstrip())
         steps.tell("text", words=answer["text"].rstrip())
         return {"faults": answer["faults"]}
 
 
-def named(variables: dict[str, Any]) -> str:
-    """Return the inventory's path as it was given, for cures; empty where it is no path of one."""
+def inventory_path(variables: dict[str, Any]) -> str:
+    """Return the inventory's path as it was given, for cures; empty without one."""
     sources = variables.get("ansible_inventory_sources") or [""]
     return str(sources[0]) if len(sources) == 1 and str(sources[0]).isprintable() else ""
 
 
-def told(result: Any) -> str:
+def failure_excerpt(result: Any) -> str:
     """Return a failed task's own words, printable, and the first of them where they are many."""
     return printable_lines(message(result)[:MOST_WORDS])
 
@@ -153,16 +154,16 @@ def message(result: Any) -> str:
         return str(result)
     if result.get("_ansible_no_log"):
         return "it failed, and its output is not shown (no_log)"
-    said = [
+    item_messages = [
         message(item)
         for item in result.get("results") or []
         if isinstance(item, dict) and (item.get("failed") or item.get("unreachable"))
     ]
-    if said:
-        return "\n".join(said)
-    words = [str(result.get(key) or "").strip() for key in ("stderr", "stdout")]
-    told = str(result.get("msg") or "").strip()
+    if item_messages:
+        return "\n".join(item_messages)
+    outputs = [str(result.get(key) or "").strip() for key in ("stderr", "stdout")]
+    text = str(result.get("msg") or "").strip()
     # The module's own message for a failed command says no more than that.
-    if told == "non-zero return code" or not told:
-        told = next((word for word in words if word), told or "it failed, and said nothing")
-    return told
+    if text == "non-zero return code" or not text:
+        text = next((word for word in outputs if word), text or "it failed, and said nothing")
+    return text
