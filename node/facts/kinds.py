@@ -14,14 +14,14 @@ SECONDS = Maybe(Number(-1e11, 1e11))
 LINES = Mapped(Line(), LINE)
 
 
-def some(kind: Kind, *names: str) -> dict[str, Kind]:
+def same_kind(kind: Kind, *names: str) -> dict[str, Kind]:
     """Return one kind for several names."""
     return dict.fromkeys(names, kind)
 
 
 def tool(*names: str) -> Fields:
     """Return what a vendor's tool says of its devices; lines, by these names."""
-    lines = some(LINE, "driver", "problem", *names)
+    lines = same_kind(LINE, "driver", "problem", *names)
     return having({}, {**lines, "devices": List(LINES, most=1024)})
 
 
@@ -36,24 +36,24 @@ PIN = having(
 )
 INTERFACE = having(
     {"carries": OneOf("cluster", "training")},
-    {**some(COUNT, "mtu", "speed_mbit_s"), "addresses": List(Line(), most=1024)},
+    {**same_kind(COUNT, "mtu", "speed_mbit_s"), "addresses": List(Line(), most=1024)},
 )
 SYSTEM = having(
     {},
     {
-        **some(LINE, "os", "kernel", "architecture", "boot_id", "transparent_hugepages"),
-        **some(Mapped(Line(), COUNT), "settings", "limits"),
+        **same_kind(LINE, "os", "kernel", "architecture", "boot_id", "transparent_hugepages"),
+        **same_kind(Mapped(Line(), COUNT), "settings", "limits"),
         "iommu": Maybe(Flag()),
     },
 )
 CPU = having(
     {},
     {
-        **some(LINE, "model", "governor"),
-        **some(COUNT, "sockets", "cores", "threads", "usable", "numa_nodes", "quota_percent"),
+        **same_kind(LINE, "model", "governor"),
+        **same_kind(COUNT, "sockets", "cores", "threads", "usable", "numa_nodes", "quota_percent"),
     },
 )
-MEMORY = having({}, some(COUNT, "total_mib", "swap_mib", "hugepages", "hugepage_kib"))
+MEMORY = having({}, same_kind(COUNT, "total_mib", "swap_mib", "hugepages", "hugepage_kib"))
 NETWORK = having(
     {},
     {
@@ -61,10 +61,12 @@ NETWORK = having(
         "infiniband": Mapped(Line(), LINES, most=1024),
     },
 )
-DISK = having({}, {**some(LINE, "path", "problem"), **some(COUNT, "free_mib", "total_mib")})
+DISK = having(
+    {}, {**same_kind(LINE, "path", "problem"), **same_kind(COUNT, "free_mib", "total_mib")}
+)
 TIME = having(
     {},
-    {**some(SECONDS, "offset_s", "error_s", "chrony_offset_s"), "synchronised": Maybe(Flag())},
+    {**same_kind(SECONDS, "offset_s", "error_s", "chrony_offset_s"), "synchronised": Maybe(Flag())},
 )
 ENVIRONMENT = having(
     {},
@@ -78,8 +80,8 @@ ENVIRONMENT = having(
         "gpu": tool(),
         "npu": tool("firmware", "toolkit"),
         "cuda_toolkits": Mapped(Line(), Line()),
-        **some(LINES, "packages", "libraries"),
-        **some(Maybe(Flag()), "fabric_manager", "conda"),
+        **same_kind(LINES, "packages", "libraries"),
+        **same_kind(Maybe(Flag()), "fabric_manager", "conda"),
         "systems": Mapped(Line(), PIN),
         "datasets": Mapped(Line(), having({}, {"sha256": Maybe(Mapped(Line(), Line()))})),
         "network": NETWORK,

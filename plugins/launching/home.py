@@ -10,8 +10,8 @@ from node.schema import unfit
 from node.supervisor import kinds
 from node.supervisor.names import BROUGHT, LOG, is_trace
 from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
-from plugins.brought import BroughtLog
 from plugins.launching.talk import BROKEN, LostError, Talk
+from plugins.log_copy import BroughtLog
 from plugins.node_action import one_line
 from runner.base.exclusive import make_private
 from runner.folder import names

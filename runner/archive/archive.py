@@ -20,7 +20,7 @@ from node.schema import UnfitError
 from runner.archive.extraction import MANIFEST, MOST_FILES, MOST_PARTS, unpack
 from runner.archive.tar import MOST_BYTES
 from runner.base.errors import UserError
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.folder import names
 from runner.folder.campaign import Campaign, campaigns, find_campaign
 
@@ -72,7 +72,7 @@ def pack(root: str, contents: Mapping[str, Path], target: Path) -> None:
     except UnfitError as error:
         raise UserError(f"{printable(root)} cannot be exported: a file in it {error}") from None
     with (
-        whole(target, 0o600) as raw,
+        atomic_file(target, 0o600) as raw,
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):

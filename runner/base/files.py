@@ -37,14 +37,14 @@ def read_text(path: Path, most: int, description: str) -> str:
 def write_text(path: Path, text: str) -> None:
     """Write a file that a person asked for, whole or not at all. Raises UserError."""
     try:
-        with whole(path) as stream:
+        with atomic_file(path) as stream:
             stream.write(text.encode())
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
 
 
 @contextmanager
-def whole(target: Path, mode: int = 0o666, *, follow: bool = True) -> Iterator[IO[bytes]]:
+def atomic_file(target: Path, mode: int = 0o666, *, follow: bool = True) -> Iterator[IO[bytes]]:
     """Give a stream whose bytes take the place of `target` once all are on the disk.
 
     Until then, and where anything fails, `target` is what it was. What is no plain file, such as

@@ -28,7 +28,7 @@ def tail(path: Path, size: int = 1 << 16) -> bytes:
     return data if end <= size else data[data.find(b"\n") + 1 :]
 
 
-def some(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+def listing(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """Write `a, b, c and 5 more`; of parts of sentences, `a; b; c; and 5 more`."""
     stop = between.strip(" ,")
     more = f"{stop} and {len(names) - most} more" if len(names) > most else ""

@@ -10,7 +10,7 @@ from runner.board.every_check import CheckedBundle
 from runner.board.refusal import NOT_DETECTED
 from runner.site.front_matter import BoardEntry, FrontMatter
 from runner.site.site_making import make_site
-from runner.site.whole import WholeSite
+from runner.site.site_model import WholeSite
 
 LOG_BYTES = 256 << 10
 

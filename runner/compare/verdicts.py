@@ -28,7 +28,7 @@ from node.schema import (
 )
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.base.text import some
+from runner.base.text import listing
 from runner.compare.break_evens import cell_break_even
 from runner.compare.quantity import (
     BY_RUNS,
@@ -440,7 +440,7 @@ def _other_nodes(a: _Row, b: _Row) -> str:
     ours, theirs = ((row.get("hosts") or "").replace(";", "").split() for row in (a, b))
     if not ours or not theirs or set(ours) <= set(theirs) or set(theirs) <= set(ours):
         return ""
-    return f"ran on {some(ours)}, then on {some(theirs)}"
+    return f"ran on {listing(ours)}, then on {listing(theirs)}"
 
 
 def _signed(word: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.base.text import some
+from runner.base.text import listing
 from runner.doctor.items import NOTE, SPOILS, Item, ItemRule, items_of
 
 ABSENT = "–"
@@ -176,7 +176,7 @@ def _texts(there: Mapping[str, Item | None]) -> dict[str, str]:
             texts[host] = ABSENT
             continue
         part_texts = [f"{name} {_brief(parts[host].get(name))}" for name in differ]
-        texts[host] = some(part_texts, PARTS_SHOWN) or "there"
+        texts[host] = listing(part_texts, PARTS_SHOWN) or "there"
     return texts
 
 
@@ -342,7 +342,7 @@ def short(hosts: Sequence[str], most: int = 6) -> str:
             end()
         run.append(host)
     end()
-    return some(names, most)
+    return listing(names, most)
 
 
 def _follows(before: str, host: str) -> bool:

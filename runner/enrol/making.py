@@ -9,9 +9,9 @@ from pathlib import Path
 from runner.base.called import CALLED
 from runner.base.cures import played
 from runner.base.errors import UserError
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.enrol import named, slurm_inventory
 from runner.enrol.found import ROOT, Found, read_answer
 from runner.enrol.named import Machine
@@ -47,7 +47,7 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     _refuse_to_overwrite(folder, chosen.overwrite, talk)
     way, wanted = _way(chosen), Preference(chosen.device, _root(chosen.root))
     machines = _machines(chosen, talk)
-    talk.say(f"asking {some([machine.name for machine in machines])} over ssh")
+    talk.say(f"asking {listing([machine.name for machine in machines])} over ssh")
     addresses = [machine.address for machine in machines]
     said = ask_all(machines, way, wanted.root, addresses)
     unknown = [one for one in machines if kind_of(said[one.name].silent) == NEW_KEY]
@@ -62,7 +62,7 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
 def _write(folder: Path, written: Mapping[str, str]) -> Cluster:
     """Write an inventory's files, and read what they say."""
     for path, text in written.items():
-        with whole(folder / path) as stream:
+        with atomic_file(folder / path) as stream:
             stream.write(text.encode())
     return load_inventory(folder)
 
@@ -177,8 +177,9 @@ def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> b
     question = "Do these match the machines' own fingerprints? Save them to known_hosts?"
     if not talk.record and not talk.agrees(question):
         raise UserError(
-            f"the host keys of {some(list(keys))} are not recorded, so nothing was written; compare"
-            " the fingerprints above with the machines' own, and say yes, or --record-host-keys"
+            f"the host keys of {listing(list(keys))} are not recorded, so nothing was written;"
+            " compare the fingerprints above with the machines' own, and say yes, or"
+            " --record-host-keys"
         )
     files: dict[Path, list[str]] = {}
     for one in keys.values():
@@ -222,17 +223,17 @@ def _notes(cluster: Cluster, found: Mapping[str, Found]) -> list[str]:
     if closed := [name for name, one in found.items() if not one.writable]:
         root = cluster.nodes[0].root
         notes.append(
-            f"{found[closed[0]].user} may not write to {root} on {some(closed)}; make that folder"
-            " theirs, or name another with --root"
+            f"{found[closed[0]].user} may not write to {root} on {listing(closed)}; make that"
+            " folder theirs, or name another with --root"
         )
     if old := [name for name, one in found.items() if one.version < TORCH_PYTHON]:
         notes.append(
-            f"torch_gpt wants a Python 3.11 or newer, which {some(old)} lacks; setup brings one by"
-            " conda, or name one in ansible_python_interpreter"
+            f"torch_gpt wants a Python 3.11 or newer, which {listing(old)} lacks; setup brings one"
+            " by conda, or name one in ansible_python_interpreter"
         )
     if odd := [name for name, one in found.items() if one.nameless]:
         notes.append(
-            f"{some(odd)} cannot resolve {some(found[odd[0]].nameless)}; name those hosts by their"
-            " addresses (NAME=ADDRESS), since runs meet there"
+            f"{listing(odd)} cannot resolve {listing(found[odd[0]].nameless)}; name those hosts by"
+            " their addresses (NAME=ADDRESS), since runs meet there"
         )
     return notes

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.expect.conditions import (
     UNKNOWN_THERE,
     ConditionDifference,
@@ -79,8 +79,10 @@ class Expectation:
             low, high = (rate_text(end(self._rates)) for end in (min, max))
             figure = f"the median of {count}: {figure}, {low} to {high}"
         nearest = self.references[0]
-        trainers = some(list(dict.fromkeys(_trainer(reference) for reference in self.references)))
-        models = some(list(dict.fromkeys(reference.model for reference in self.references)))
+        trainers = listing(
+            list(dict.fromkeys(_trainer(reference) for reference in self.references))
+        )
+        models = listing(list(dict.fromkeys(reference.model for reference in self.references)))
         detail = f" {nearest.device_detail}" if nearest.device_detail else ""
         device = f"{nearest.devices} x {device_kind(nearest.device)}{detail}"
         return f"{figure} ({trainers}; {models}; {device})"

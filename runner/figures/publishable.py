@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
-from runner.base.text import some
+from runner.base.text import listing
 from runner.figures import devices
 from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
@@ -288,7 +288,7 @@ def _other_nodes(evidence: CellEvidence) -> str:
         for hosts, name in {**evidence.nodes_beside, **repeats}.items():
             ours, theirs = set(run.hosts), set(hosts)
             if not (ours <= theirs or theirs <= ours):
-                return f"ran on {some(run.hosts)}, {name} on {some(hosts)}"
+                return f"ran on {listing(run.hosts)}, {name} on {listing(hosts)}"
     return ""
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.base.text import some
+from runner.base.text import listing
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.terms.settings import Settings
@@ -28,7 +28,9 @@ class Hidden:
         """Say it in a line; nothing where nothing is hidden."""
         if not self.runs:
             return ""
-        counts = [f"{_count(len(self.cells), 'cell')} ({some(self.cells)})"] if self.cells else []
+        counts = (
+            [f"{_count(len(self.cells), 'cell')} ({listing(self.cells)})"] if self.cells else []
+        )
         counts += [f"{_count(self.repeats, 'repeat')} of other cells"] if self.repeats else []
         end = "; `python -m runner stop --campaign NAME` ends what of them is in the queue"
         return (

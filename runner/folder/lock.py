@@ -113,7 +113,7 @@ class HeldFolder:
             if group is not None:
                 refuse_untrusted(self.path, group)
                 refuse_untrusted_inside(self.path, group)
-        with held(self.lock, self.refusal) as self.holder:
+        with lock_held(self.lock, self.refusal) as self.holder:
             for path in self.path.rglob("*"):
                 if HALF_WRITTEN.fullmatch(path.name) and not path.is_dir():
                     path.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ class HeldFolder:
 
 
 @contextlib.contextmanager
-def held(lock: Path, refusal: str) -> Iterator[str]:
+def lock_held(lock: Path, refusal: str) -> Iterator[str]:
     """Hold a lock file and the folder around it; what in it says who does.
 
     A launch plugin that outlived its bench tells by a word in it that the lock is a later bench's.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.base.text import some
+from runner.base.text import listing
 
 MOST_NAMED = 3
 NODE_FACTS = ("address", "devices", "root")
@@ -16,7 +16,7 @@ def changes(was: Mapping[str, Any], now: Mapping[str, Any], used: int) -> str:
     Both are `Cluster.facts`. Nodes behind those that ran may come, go and change.
     """
     differences = list(_changes(was, now, used))
-    return some(differences, MOST_NAMED) if differences else ""
+    return listing(differences, MOST_NAMED) if differences else ""
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any], used: int) -> Iterator[str]:

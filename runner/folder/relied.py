@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from node.kinds import RELIED_FILES, having
-from runner.base.text import some
+from runner.base.text import listing
 from runner.folder import names
 from runner.folder.stored import UnreadableError, load, write_json
 
@@ -38,4 +38,4 @@ def changed_files(was: Files, now: Files) -> str:
         for path in sorted({**was, **now})
         if was.get(path) != now.get(path)
     ]
-    return some(changes)
+    return listing(changes)

@@ -10,7 +10,7 @@ from node import parsing
 from node.schema import UnfitError, unfit, value_text
 from runner.base.errors import UserError
 from runner.base.exclusive import make_private
-from runner.base.files import whole
+from runner.base.files import atomic_file
 
 if TYPE_CHECKING:
     from node.schema import Kind
@@ -59,12 +59,12 @@ def write_json(path: Path, content: dict[str, Any]) -> bytes:
     """
     make_private(path.parent)
     text = json.dumps({"schema": SCHEMA, **content}, indent=1).encode() + b"\n"
-    with whole(path, follow=False) as stream:
+    with atomic_file(path, follow=False) as stream:
         stream.write(text)
     return text
 
 
 def write_script(path: Path, text: str) -> None:
     """Write a program that its owner alone may read and start, in place of whatever is there."""
-    with whole(path, 0o700, follow=False) as stream:
+    with atomic_file(path, 0o700, follow=False) as stream:
         stream.write(text.encode())

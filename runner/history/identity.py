@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.base.escapes import plain
-from runner.tables.ran_on import environment_section, facts_as_text
+from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import Row
 from runner.terms.record import Record
 

@@ -27,7 +27,7 @@ from runner.history.cell_points import (
 )
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import parallel_map
-from runner.tables.ran_on import environment_section, facts_as_text
+from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import Row
 from runner.terms.settings import Settings
 

@@ -8,7 +8,7 @@ from node.printable import printable
 from runner.base import clock
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.history.cell_points import CampaignPoints, LeftOut
 from runner.history.regressions import Regression
 from runner.history.series import Series
@@ -151,5 +151,5 @@ def _changed(regressions: Sequence[Regression]) -> Iterable[str]:
             )
     for (began, differs), members in cells.items():
         changes = [f"{key}: {was}, then {now}" for key, was, now in differs]
-        names = some(list(dict.fromkeys(regression.series.cell for regression in members)))
-        yield f"with {names} changed on {began}: {some(changes, MOST_FACTS, '; ')}"
+        names = listing(list(dict.fromkeys(regression.series.cell for regression in members)))
+        yield f"with {names} changed on {began}: {listing(changes, MOST_FACTS, '; ')}"

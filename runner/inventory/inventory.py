@@ -19,11 +19,11 @@ from runner.base.masking import is_secret
 from runner.base.paths import node_root
 from runner.base.suggest import nearest
 from runner.inventory import site_engine
-from runner.inventory.absent import absent
-from runner.inventory.declared import declared_pins
+from runner.inventory.declared_pins import declared_pins
 from runner.inventory.engine_keys import nodes_of_jobs, read_engine
 from runner.inventory.key_rules import address_fault, quoted, root_fault, value_faults
 from runner.inventory.listing import Unread, ansible_inventory
+from runner.inventory.missing_inventory import absent
 from runner.terms.cluster import CANN_HOME, DEVICES, LOST_CONTACT_S, Cluster, Node
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
 from runner.terms.container_engines import Containers

@@ -23,7 +23,7 @@ from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.plan.usage import uses
-from runner.terms.cell import Cell, Matrix, first
+from runner.terms.cell import Cell, Matrix, first_repeat
 from runner.terms.cluster import Cluster
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, WELL
@@ -83,7 +83,9 @@ def bench(
     # What is refused is so before anything is touched.
     grown_matrix = campaign.grown(matrix, cluster).matrix
     cells = select(grown_matrix, only)
-    checks.check_cells([first(grown_matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
+    checks.check_cells(
+        [first_repeat(grown_matrix, cell) for cell in cells], cluster, matrix.warmup_iters
+    )
     interrupts = Interrupts(limit_s)
     source = source or Repeating(matrix.time_limit_s, until=matrix.until_percent is not None)
     with campaign.locked(cluster.group), interrupts.handled(), kept_if_begun(campaign):

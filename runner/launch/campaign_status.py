@@ -9,7 +9,7 @@ from typing import Any
 
 from node.time_words import lasts
 from runner.base.escapes import TerminalLine, plain
-from runner.base.text import some
+from runner.base.text import listing
 
 MOST_NEXT = 100  # repeats that did not begin, of which JSON has the names
 _DRAWN = ("title", "words", "others")  # fields that only people see
@@ -43,7 +43,7 @@ class Running:
     @property
     def on(self) -> str:
         """Write ` on a1, a2`."""
-        return f" on {some(self.hosts)}" if self.hosts else ""
+        return f" on {listing(self.hosts)}" if self.hosts else ""
 
     @property
     def time(self) -> str:
@@ -140,7 +140,7 @@ class Status:
         lines = [f"campaign {self.campaign}: {self.over} of {self.runs} runs ended, {state}"]
         lines += [f"  {count} {status}" for status, count in self.ended.items()]
         for now in self.runs_now:
-            where = f"on {some(now.hosts)}; {now.folder}" if now.hosts else now.folder
+            where = f"on {listing(now.hosts)}; {now.folder}" if now.hosts else now.folder
             lines.append(f"now: {now.title}: {now.words}  ({where})")
         for one in self.queued:
             lines.append(f"job {one.job_id}: {one.title}: {one.words}  ({one.folder})")

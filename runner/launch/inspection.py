@@ -12,7 +12,7 @@ from runner.base.cures import played
 from runner.base.errors import UserError
 from runner.base.paths import dataset_home, env_file, system_home
 from runner.base.ssh_words import unusable
-from runner.base.text import some
+from runner.base.text import listing
 from runner.folder.campaign import Campaign
 from runner.folder.relied import changed_files
 from runner.inventory.inventory import refuse_unedited
@@ -107,7 +107,7 @@ def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: s
     if manifests and bare:
         verb = "is" if len(bare) == 1 else "are"
         raise UserError(
-            f"{some(bare)} {verb} not set up for this: there is no {' and no '.join(manifests)};"
+            f"{listing(bare)} {verb} not set up for this: there is no {' and no '.join(manifests)};"
             f" {setup}"
         )
 

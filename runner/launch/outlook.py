@@ -16,7 +16,7 @@ from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.needs import Need, in_words, time_of, too_long
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Matrix, first
+from runner.terms.cell import Matrix, first_repeat
 from runner.terms.cluster import Cluster
 from runner.terms.settings import Settings
 
@@ -115,7 +115,7 @@ def look(
     growth = campaign.grown(matrix, cluster)
     held = growth.matrix
     cells = select(held, only)
-    checks.check_cells([first(held, cell) for cell in cells], cluster, matrix.warmup_iters)
+    checks.check_cells([first_repeat(held, cell) for cell in cells], cluster, matrix.warmup_iters)
     repeats = begun(campaign, held, cells)
     kept = left_alone(finished(campaign, repeats), again, failed)
     new = [asked for asked in repeats if (asked[0].id, asked[1]) not in kept]

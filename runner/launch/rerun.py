@@ -20,7 +20,7 @@ from runner import __version__
 from runner.base.errors import UserError
 from runner.base.paths import existing_path
 from runner.base.shape import shape
-from runner.base.text import some
+from runner.base.text import listing
 from runner.folder import names, own_runs
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -97,7 +97,7 @@ def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recor
         names_of_all = dict.fromkeys(each.name for each in campaign.settings.cells)
         problem = f"there is no cell {cell!r}" if cell else "it has several cells"
         raise UserError(
-            f"{campaign.name}: {problem}; name one with --cell: {some(list(names_of_all), 8)}"
+            f"{campaign.name}: {problem}; name one with --cell: {listing(list(names_of_all), 8)}"
         )
     attempts = [
         attempt

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.terms.printed_answers import StepOnHost
 from runner.terms.progress import Told
 
@@ -118,7 +118,7 @@ class Steps:
         for host, words in self.doing.items():
             by_words.setdefault(words, []).append(host)
         parts = [
-            f"{some(hosts, 3 if len(hosts) < 4 else 1)}: {words}"
+            f"{listing(hosts, 3 if len(hosts) < 4 else 1)}: {words}"
             for words, hosts in by_words.items()
         ]
         return f"{self.step}  {'; '.join(parts)}" if parts else self.step

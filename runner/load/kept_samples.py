@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from node.files import open_plain
 from runner.base.exclusive import make_private
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.load.over_time import Curve, NodeCurves
 from runner.terms.record import Energy, FirstStep, Telemetry, Thermals
 
@@ -43,7 +43,7 @@ class SamplesSummary:
     curves: Mapping[int, NodeCurves] = field(default_factory=dict)  # by node rank
 
 
-def kept(
+def cached_summary(
     files: Iterable[Path], about: Mapping[str, Any], make: Callable[[], SamplesSummary]
 ) -> SamplesSummary:
     """Return what `make` makes of these files, or made of them before; small ones are always read.
@@ -65,7 +65,7 @@ def kept(
     summary = make()
     try:
         make_private(entry.parent)
-        with whole(entry, 0o600) as stream:
+        with atomic_file(entry, 0o600) as stream:
             _write(stream, summary)
         _forget_old(entry.parent)
     except OSError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.base.clock import day
 from runner.base.errors import UserError
-from runner.figures.reached import multiplied_in, reached
+from runner.figures.matmul_reference import multiplied_in, reached
 from runner.figures.summary import WITHOUT_NUMBERS
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -20,10 +20,10 @@ from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.judge.read_again import outcome_of
 from runner.load.attempt_story import story_of
+from runner.load.earlier_attempts import earlier
 from runner.load.environment import device_name, environment_of, trainer_versions
 from runner.load.installed_facts import pin_differences
 from runner.load.samples import with_fetched
-from runner.load.tried import earlier
 from runner.logs.run_sizes import ATTENTION
 from runner.matrix.published import PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import TableShape, check_table, shape_of

@@ -25,7 +25,7 @@ from runner.folder.endings import Ending
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load import telemetry as telemetries
-from runner.load.kept_samples import SamplesSummary, kept
+from runner.load.kept_samples import SamplesSummary, cached_summary
 from runner.load.over_time import NodeCurves, over_time
 from runner.load.sample_table import CPU, Sample, read_table
 from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
@@ -76,7 +76,7 @@ def with_fetched(
         "parameters": record.parameters,
         "devices": {rank: list(ids) for rank, ids in devices.items()},
     }
-    summary = kept(
+    summary = cached_summary(
         (node / name for node in nodes.values() for name in files),
         about,
         lambda: _summary(record, nodes, devices, readers),

@@ -8,7 +8,7 @@ from typing import Any
 
 from node.supervisor.fault_kinds import KINDS
 from runner.base.escapes import ExactLine, ShellWord, TerminalLine
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.matrix.select import in_order, select
 from runner.plan import checks
 from runner.plan.checkpoint_room import checkpoint_room
@@ -18,7 +18,7 @@ from runner.plan.needs import Need, in_words, too_long
 from runner.plan.usage import in_words as use_in_words
 from runner.plan.usage import usage_of
 from runner.systems.common.registry import load_system
-from runner.terms.cell import Cell, Matrix, first
+from runner.terms.cell import Cell, Matrix, first_repeat
 from runner.terms.cluster import Cluster
 from runner.terms.inspected import Inspected
 from runner.terms.run import Run
@@ -35,7 +35,7 @@ def runs_of(
 ) -> list[Run]:
     """Plan the first run of each cell, in their order. Raises UserError for one that cannot run."""
     cells = [cell for cell, _ in in_order(select(matrix, only), (1,), matrix.shuffle_seed)]
-    checks.check_cells([first(matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
+    checks.check_cells([first_repeat(matrix, cell) for cell in cells], cluster, matrix.warmup_iters)
     campaign = campaign_name(matrix, cluster)
     return [
         make_run(matrix, cell, cluster, campaign=campaign, folder=folder and folder(cell))
@@ -226,7 +226,7 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {node['host']}  node_rank {node['node_rank']}"
         yield from _node(plan, node)
         if rest_of_group:
-            hosts = some([node["host"] for node in rest_of_group], 2)
+            hosts = listing([node["host"] for node in rest_of_group], 2)
             yield f"  the same on {hosts}, each with its own host and node_rank"
 
 

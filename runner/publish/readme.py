@@ -13,8 +13,8 @@ from runner.base.masking import Masks
 from runner.base.text import counted
 from runner.plan.script import quoted
 from runner.publish.publication import UNTOLD, Publication
+from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.markdown import bulleted, piped, to_markdown
-from runner.tables.ran_on import environment_section, facts_as_text
 from runner.terms.run import Run
 
 MOST_COMMANDS = 40  # of cells whose command is written out; launch.sh of each run has all

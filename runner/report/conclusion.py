@@ -11,7 +11,7 @@ from typing import Any
 from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, minute
-from runner.base.text import counted, some
+from runner.base.text import counted, listing
 from runner.figures.between_runs import repeats_to_see
 from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
@@ -42,7 +42,7 @@ def compared_axes(table: Sequence[Row]) -> str:
     sentences = []
     for name in _varying(table):
         values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
-        sentences.append(f"{name} {some(values, MOST_VALUES)}")
+        sentences.append(f"{name} {listing(values, MOST_VALUES)}")
     return f"{cells}: {'; '.join(sentences)}" if sentences else cells
 
 

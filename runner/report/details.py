@@ -6,14 +6,14 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE, day, second
-from runner.base.text import some
+from runner.base.text import listing
 from runner.figures.publishable import CODES
 from runner.figures.summary import runs_that_count
 from runner.report.command_text import commands
 from runner.report.links import href
 from runner.report.small_curves import small_curves
+from runner.tables.environment_facts import own_facts
 from runner.tables.formatting import MISSING, number_text
-from runner.tables.ran_on import own_facts
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog
@@ -95,7 +95,7 @@ def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict
                 "counted": record in counted,
                 "began": _clock(record.began),
                 "took": f"{record.wall_s:.0f} s" if record.wall_s else MISSING,
-                "hosts": printable(some(record.hosts, 8)),
+                "hosts": printable(listing(record.hosts, 8)),
                 "logs": _logs(record, run_evidence, inside),
                 "traces": _traces(run_evidence) if run_evidence else [],
                 "script": href(run_evidence.href(run_evidence.script))

@@ -20,7 +20,7 @@ from runner.report.search_section import search_section
 from runner.report.sections import against_baseline, problems, results
 from runner.report.templating import templates
 from runner.report.timeline import timelines
-from runner.tables.ran_on import environment_section
+from runner.tables.environment_facts import environment_section
 from runner.tables.selection import select_columns
 
 

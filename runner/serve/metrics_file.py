@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.base.streams import complain
 from runner.launch.campaign_status import Status
 
@@ -80,7 +80,7 @@ def metrics_file(path: Path, status: Callable[[], Status]) -> Iterator[None]:
         try:
             now = replace(status(), live=live)
             if now.campaign:
-                with whole(path) as stream:
+                with atomic_file(path) as stream:
                     stream.write(to_prometheus(now).encode())
         except Exception as error:  # whatever the folder holds: the campaign itself goes on
             if not failures:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.base.streams import complain
 from runner.folder.campaign import Campaign
 
@@ -65,7 +65,7 @@ class ReportFile:
     def _write(self, last: bool) -> None:
         try:
             live = "" if last else self._words() or "The campaign runs."
-            with whole(self.path) as stream:
+            with atomic_file(self.path) as stream:
                 stream.write(page_of(self._campaign, self.path.resolve().parent, live).encode())
         except Exception as error:  # whatever the folder holds: the campaign itself goes on
             complain(f"warning: {self.path} was not written: {error or type(error).__name__}")

@@ -5,7 +5,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE
-from runner.base.text import some
+from runner.base.text import listing
 from runner.figures.changes import FEWEST_POINTS
 from runner.history.cell_points import Point
 from runner.history.regression_list import when
@@ -24,7 +24,7 @@ from runner.site.sheets import (
     why_not,
     with_interval,
 )
-from runner.site.whole import WholeSite
+from runner.site.site_model import WholeSite
 from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
 
@@ -183,7 +183,7 @@ def _cells(
 ) -> Sequence[PageCell]:
     href = ROOT + campaign_link(id, point)
     differs = differing(before, point) if before else ()
-    facts = some([f"{key}: {now}" for key, _, now in differs], MOST_FACTS, "; ")
+    facts = listing([f"{key}: {now}" for key, _, now in differs], MOST_FACTS, "; ")
     return [
         text_cell(site.by_id[id].name, href=href),
         text_cell(when(point.began)),

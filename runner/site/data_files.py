@@ -7,7 +7,7 @@ from runner.history import regression_list
 from runner.history.cell_points import CampaignPoints, Point
 from runner.site import places
 from runner.site.cell_pages import campaign_link
-from runner.site.whole import WholeSite
+from runner.site.site_model import WholeSite
 
 SCHEMA = 1
 

@@ -27,7 +27,7 @@ from runner.site.sheets import (
     why_not,
     with_interval,
 )
-from runner.site.whole import WholeSite
+from runner.site.site_model import WholeSite
 from runner.tables.catalogue.every_column import title
 from runner.tables.formatting import MISSING
 from runner.terms.memory import MEMORY

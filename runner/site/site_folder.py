@@ -12,7 +12,7 @@ from node.printable import printable
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import json_text
-from runner.base.text import some
+from runner.base.text import listing
 
 MARK = "trainbench-site.json"  # says what a site wrote into a folder: the next one may replace that
 
@@ -62,8 +62,9 @@ def _refuse_others(target: Path, name: str) -> None:
     foreign = sorted(there - written) or sorted(_files(target) - files if files else ())
     if foreign:
         raise UserError(
-            f"{name} holds what `python -m runner site` did not write ({printable(some(foreign))});"
-            " move it elsewhere, or name a folder that is empty or not there"
+            f"{name} holds what `python -m runner site` did not write"
+            f" ({printable(listing(foreign))}); move it elsewhere, or name a folder"
+            " that is empty or not there"
         )
 
 

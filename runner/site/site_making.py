@@ -16,7 +16,7 @@ from runner.site import cell_pages, comparison_pages, data_files, index_page, pl
 from runner.site.front_matter import FrontMatter
 from runner.site.logs import copied
 from runner.site.site_folder import UnwritableError, new_site, write
-from runner.site.whole import WholeSite
+from runner.site.site_model import WholeSite
 
 Told = Callable[[str, int, int], None]  # what goes on, how many of how many are done
 

@@ -95,7 +95,7 @@ def of_verdicts(table: Sequence[Row]) -> Iterator[str]:
                 f"{printable(why)} ({cell_list(names, of=len(table))})"
                 for why, names in cells.items()
             ]
-            whose = text.some(whys, MOST_WHYS, "; ")
+            whose = text.listing(whys, MOST_WHYS, "; ")
             yield f"{code.sign} {word}: {whose}. {code.cure}.".lstrip()
 
 
@@ -108,4 +108,4 @@ def cell_list(cells: Sequence[str], most: int = 4, *, of: int | None = None) -> 
     """Name some cells, or all `of` them in one."""
     if len(cells) == of and of > 1:
         return "every cell"
-    return text.some(cells, most)
+    return text.listing(cells, most)

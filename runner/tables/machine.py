@@ -9,8 +9,8 @@ from runner.base.escapes import plain
 from runner.figures.summary import Summary, runs_that_count
 from runner.matrix.published import PublishedRow
 from runner.tables.catalogue.every_column import asked_for, for_machines, missing, value
+from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.formatting import axis_text
-from runner.tables.ran_on import environment_section, facts_as_text
 from runner.tables.row import Row, axis_names
 from runner.tables.spreadsheet import csv_text
 from runner.terms.cell import SEED

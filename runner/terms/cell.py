@@ -189,7 +189,7 @@ class Matrix:
         return self.numbers if self.until_percent is None else self.numbers[:FEWEST_REPEATS]
 
 
-def first(matrix: Matrix, cell: AnyCell) -> AnyCell:
+def first_repeat(matrix: Matrix, cell: AnyCell) -> AnyCell:
     """Return the cell as the first of its repeats runs it."""
     return seeded(cell, matrix.seeds, matrix.numbers[0])
 

@@ -17,7 +17,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.endings import Ending
 from runner.launch import status
 from runner.load.records import records_of
-from runner.tables.ran_on import environment_section
+from runner.tables.environment_facts import environment_section
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected
 from runner.terms.outcome import Outcome

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.base.text import some
+from runner.base.text import listing
 from runner.judge.diagnosis.causes import CONSEQUENCES
 from runner.judge.diagnosis.log_end import (
     LONGEST_TAIL,
@@ -233,4 +233,4 @@ def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evid
 
 def _listed(ranks: Iterable[int]) -> str:
     """List ranks in their order, and of very many only how many more there are."""
-    return some([*map(str, sorted(ranks))], MOST_NAMED)
+    return listing([*map(str, sorted(ranks))], MOST_NAMED)

@@ -10,7 +10,7 @@ from node.files import holds
 from node.sent import command
 from plugins.program import bundle
 from runner.base.exclusive import make_private
-from runner.base.files import whole
+from runner.base.files import atomic_file
 from runner.folder import names
 from runner.terms.orders import Orders
 
@@ -41,7 +41,7 @@ def leave(entry: str, campaign: Path) -> None:
     file, text = _modules(entry, campaign)
     if not holds(str(file), text.encode()):
         make_private(file.parent)
-        with whole(file, 0o600, follow=False) as stream:
+        with atomic_file(file, 0o600, follow=False) as stream:
             stream.write(text.encode())
 
 

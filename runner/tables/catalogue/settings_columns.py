@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from node.printable import printable
-from runner.base.text import some
+from runner.base.text import listing
 from runner.tables.catalogue.column import Column
 from runner.tables.formatting import MISSING, axis_text, initials
 from runner.tables.judged import verdict_codes, verdict_text
@@ -161,7 +161,7 @@ def _nested(table: Sequence[Row]) -> bool:
 
 def _hosts(row: Row) -> str:
     """Name the nodes; behind a semicolon those that another repeat had."""
-    return "; ".join(printable(some(hosts)) for hosts in row.hosts) or MISSING
+    return "; ".join(printable(listing(hosts)) for hosts in row.hosts) or MISSING
 
 
 def _ran_other(table: Sequence[Row]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import UserError
-from runner.base.files import read_text, whole
+from runner.base.files import atomic_file, read_text
 
 # A disk with room for so many bytes: each file ends there, with EFBIG for ENOSPC.
 FULL = """
@@ -45,7 +45,7 @@ def test_what_is_written_takes_the_place_of_what_was(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".table.tmp")
     link = tmp_path / "link"
     link.symlink_to("table")
-    with whole(link) as stream:
+    with atomic_file(link) as stream:
         stream.write(b"after")
         assert target.read_text() == "before"
     assert (target.read_text(), link.is_symlink()) == ("after", True)
@@ -55,16 +55,16 @@ def test_what_is_written_takes_the_place_of_what_was(tmp_path: Path) -> None:
 
 def test_two_that_write_one_file_take_nothing_of_each_others(tmp_path: Path) -> None:
     target = tmp_path / "table"
-    with whole(target) as first:
+    with atomic_file(target) as first:
         first.write(b"first" * 10_000)
-        with whole(target) as second:
+        with atomic_file(target) as second:
             second.write(b"second")
     assert target.read_bytes() == b"first" * 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
 def test_a_device_is_written_as_it_is() -> None:
-    with whole(Path("/dev/null")) as stream:
+    with atomic_file(Path("/dev/null")) as stream:
         stream.write(b"x")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 

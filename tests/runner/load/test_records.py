@@ -17,7 +17,7 @@ from runner.folder.queued import Queued
 from runner.folder.stored import write_json
 from runner.load.records import RUNNING, layout_of, records_of
 from runner.matrix.table_shape import TableShape
-from runner.tables.ran_on import environment_section
+from runner.tables.environment_facts import environment_section
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix, small_run
 from tests.runner.campaigns import Story, inspected, sampled, torch_gpt, write

@@ -14,7 +14,7 @@ from runner.report.command_text import commands, shell_text, words_that_differ
 from runner.report.details import LEAST_TAIL, anchors, bytes_text, details
 from runner.report.small_curves import POINTS, small_curves
 from runner.tables.build import rows
-from runner.tables.ran_on import own_facts
+from runner.tables.environment_facts import own_facts
 from runner.terms.record import Interval, Measurement
 from runner.terms.run_evidence import Evidence, NodeEvidence, NodeLog
 from tests.runner.report.test_report import CAMPAIGN, EVIL, Page, failed, record

@@ -19,7 +19,7 @@ from runner.load.records import records_of
 from runner.report.groups import MOST_CURVES, groups
 from runner.report.links import href
 from runner.report.templating import breakable, grouped
-from runner.tables.ran_on import environment_section
+from runner.tables.environment_facts import environment_section
 from runner.terms.record import Interval, Measurement, Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write

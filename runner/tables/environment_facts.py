@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from node.printable import printable
-from runner.base.text import some
+from runner.base.text import listing
 from runner.tables.formatting import MISSING, value_text
 from runner.tables.row import Row
 from runner.terms.record import Record
@@ -126,7 +126,7 @@ def _told_apart(
         if len(by_value) == 1:
             same.append((key, next(iter(by_value))))
         else:
-            whose = {value: printable(some(names, 6)) for value, names in by_value.items()}
+            whose = {value: printable(listing(names, 6)) for value, names in by_value.items()}
             differs.append((key, list(whose.items())))
     return same, differs
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.figures.reached import multiplied_in, reached
+from runner.figures.matmul_reference import multiplied_in, reached
 from runner.tables.build import rows
 from runner.tables.catalogue.every_column import missing
 from runner.tables.machine import table_values, to_csv

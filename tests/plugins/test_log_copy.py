@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from node.schema import UnfitError
-from plugins.brought import BroughtLog, gap
+from plugins.log_copy import BroughtLog, gap
 
 CAP = 1000
 
