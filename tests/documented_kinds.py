@@ -56,7 +56,7 @@ def _figures(kind: type[Kind], **sizes: int) -> set[str]:
     totals.add([step])
     tokens = Tokens.of(totals, told)
     rates = {"tokens_per_s": tokens.job, "device_tokens_per_s": tokens.device}
-    seen = {key for key in MEASURED[:2] if getattr(totals, key).seen}
+    seen = {key for key in MEASURED[:2] if getattr(totals, key).count}
     return seen | {key for key, rate in rates.items() if rate is not None}
 
 
