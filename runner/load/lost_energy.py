@@ -15,7 +15,7 @@ from runner.figures.goodput import lost_times
 from runner.figures.power import GAP_S
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.load.sample_table import CPU, Floats, SampleTable, read_table, told
+from runner.load.sample_table import CPU, Floats, SampleTable, finite_values, read_table
 from runner.load.samples import MOST_BYTES, read_samples
 from runner.terms.story import LostEnergy, Story
 
@@ -149,7 +149,7 @@ def _tables(attempt: Attempt) -> Iterator[tuple[Device, SampleTable]]:
         ahead = attempt.clock_ahead_s(rank)
         for name, of_device in table.by_device().items():
             moved = SampleTable(**{**vars(of_device), "time": of_device.time - ahead})
-            if len(told(moved.time)):
+            if len(finite_values(moved.time)):
                 yield (hosts.get(rank, str(rank)), name), moved
 
 
