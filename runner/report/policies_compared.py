@@ -7,7 +7,7 @@ samples/s. Cells are compared that differ in `recovery` alone.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runner.base.text import some
+from runner.base.text import listing
 from runner.figures.goodput import Goodput
 from runner.report.groups import axes_of
 from runner.tables.formatting import number_text
@@ -44,7 +44,9 @@ def _sentence(policies: dict[str, Goodput], beside: str) -> Iterator[str]:
     (best, most), (worst, least) = ranked[0], ranked[-1]
     where = f" with {beside}" if beside else ""
     if most.half_percent is None or least.half_percent is None:
-        figures = some([f"{name} {number_text(g.percent, 1)} %" for name, g in ranked], len(ranked))
+        figures = listing(
+            [f"{name} {number_text(g.percent, 1)} %" for name, g in ranked], len(ranked)
+        )
         yield (
             f"Goodput by recovery{where}: {figures}; one run does not show how runs differ:"
             " add repeats."

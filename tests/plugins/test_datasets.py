@@ -105,7 +105,7 @@ def test_an_inventorys_entry_replaces_one_of_the_catalogue() -> None:
             "tokenise": {"key": "text", "append_eod": True},
         }
     }
-    entry = entries("oscar-1GB", own_entries=own)["oscar-1GB"]
+    entry = entries("oscar-1GB", own=own)["oscar-1GB"]
     assert [each["file"] for each in entry["inputs"]] == [
         "mine.jsonl",
         "gpt2-vocab.json",
@@ -125,7 +125,7 @@ def test_an_inventorys_entry_replaces_one_of_the_catalogue() -> None:
 )
 def test_entries_that_are_refused(names: list[str], own: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        entries(*names, own_entries=own)
+        entries(*names, own=own)
 
 
 def test_a_trainers_program_takes_the_documents_arguments() -> None:
