@@ -49,7 +49,11 @@ XENIAL = {**JAMMY, "version": "16.04", "pretty": "Ubuntu 16.04.7 LTS", "python":
 
 
 def node_faults(said: dict[str, str], **more: Any) -> list[str]:
-    settings: dict[str, Any] = {"python": "/usr/bin/python3", "named": False, "password": False}
+    settings: dict[str, Any] = {
+        "python": "/usr/bin/python3",
+        "python_named": False,
+        "password": False,
+    }
     settings.update({key: more.pop(key) for key in list(more) if key in settings})
     return validate.node_faults("n1", said, arguments(**more), **settings)
 
