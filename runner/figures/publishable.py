@@ -83,8 +83,8 @@ class Code:
     """One reason not to publish a cell.
 
     `when` says when it holds, with its threshold, `cure` what to do, both for people; `why` returns
-    what it is here, or nothing. `sign` is printed beside the speed. `of_failed`: a cell without a run
-    that ended well is asked, too.
+    what it is here, or nothing. `sign` is printed beside the speed. `of_failed`: a cell without a
+    run that ended well is asked, too.
     """
 
     word: str
