@@ -5,7 +5,7 @@
 On real Slurm of test nodes (tests/cluster/slurm.py) a trainer that sleeps for a second runs again
 and again, in four ways, in one go because machines are noisy:
 
-    job           bench, one job a run, one at a time (slurm_most_jobs: 1)
+    job           bench, one job per run, one at a time (slurm_most_jobs: 1)
     bare job      a shell that calls sbatch and waits for a file that the job's last line writes
     allocation    bench, steps of one allocation
     bare step     one job that calls srun again and again

@@ -185,7 +185,7 @@ def words() -> str:
 def log_keys() -> str:
     rows = ""
     for name in LOG_KEYS:
-        units = f"said with it: {', '.join(UNITS[name])}" if name in UNITS else "–"
+        units = f"given with it: {', '.join(UNITS[name])}" if name in UNITS else "–"
         rows += f"| `{name}` | {LOG_KEYS[name]} | {units} |\n"
     return table("key | the number | unit", rows)
 

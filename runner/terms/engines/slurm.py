@@ -103,7 +103,7 @@ class Slurm(EngineSettings):
         default="job",
         metadata=_key(
             "mode",
-            "what a campaign asks for: job (one job a run, side by side as the queue lets them) or"
+            "what a campaign asks for: job (one job per run, side by side as the queue allows) or"
             " allocation (one for all of it, whose nodes its runs have one after the other)",
         ),
     )
