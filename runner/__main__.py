@@ -1,4 +1,4 @@
-"""The command line: `trainbench COMMAND`, `python -m runner COMMAND`; a file each in commands/."""
+"""The command line: `trainbench COMMAND` or `python -m runner COMMAND`."""
 
 import argparse
 import errno

@@ -1,4 +1,4 @@
-"""A campaign as a DataFrame: what `from trainbench_cluster import frame` gives a notebook."""
+"""A campaign as a DataFrame: `from trainbench_cluster import frame`."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What an agent may do over MCP, with its owner's leave: tools, budget, claims."""
+"""Tools of an agent over MCP, within its owner's permission, budget and claims."""

@@ -1,1 +1,1 @@
-"""A campaign as one file, and back, without names on request; logs from elsewhere; trackers."""
+"""Archives of campaigns, redaction, logs from elsewhere, experiment trackers."""

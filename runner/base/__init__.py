@@ -1,1 +1,1 @@
-"""What every room uses: errors, words that were meant, paths, files held by one process."""
+"""Used by every package: errors, suggestions, paths, locks."""

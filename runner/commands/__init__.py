@@ -1,1 +1,1 @@
-"""A command each: its words, and what it prints."""
+"""One module per command: its options and its output."""

@@ -1,4 +1,4 @@
-"""Are the nodes alike, and as fast as each other? docs/doctor.md.
+"""Compare nodes and their speeds. docs/doctor.md.
 
 `items` reads what a node said of itself, `differences` finds the odd one, `table` shows it;
 `judgement` judges what the probe measured, `probing` launches it.

@@ -1,1 +1,1 @@
-"""Machines to an inventory: named, asked over ssh, checked, written. What `init` does."""
+"""Write an inventory of machines that were asked over ssh (`init`)."""

@@ -1,1 +1,1 @@
-"""Many campaigns: each cell over time, where it changed, and what changed there."""
+"""Follow cells over many campaigns: where and why figures changed."""

@@ -1,1 +1,1 @@
-"""What a run's folder says of how it ended, and why. Reads files, writes none."""
+"""Decide how a run ended and why, from its folder. Reads only."""

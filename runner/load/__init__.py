@@ -1,1 +1,1 @@
-"""A campaign's folder to records: logs, samples, event files, environment."""
+"""Read a campaign's folder as records: logs, samples, event files, environment."""

@@ -1,1 +1,1 @@
-"""A campaign for strangers: verdicts as a gate, a bundle, renders. docs/how-to/publish.md."""
+"""Prepare a campaign for publication: checks, bundle, renders. docs/how-to/publish.md."""

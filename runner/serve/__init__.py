@@ -1,1 +1,1 @@
-"""What others read while bench runs: the report, served on request; figures for Prometheus."""
+"""Served while bench runs: the report, figures for Prometheus."""

@@ -1,1 +1,1 @@
-"""The nouns: cell, cluster, run, record. Data alone; each other package speaks in them."""
+"""Data types of all packages: cell, cluster, run, record."""

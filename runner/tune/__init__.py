@@ -1,1 +1,1 @@
-"""The fastest setting, found by racing runs: predicted, ordered, stopped. docs/tuning.md. Pure."""
+"""Plan a search for the fastest setting: predict, order, stop. docs/tuning.md. Pure."""

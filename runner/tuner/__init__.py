@@ -1,1 +1,1 @@
-"""Knobs to the fastest setting, on real nodes: candidates, runs, answer. docs/how-to/tune.md."""
+"""Run a search for the fastest setting on nodes. docs/how-to/tune.md."""

@@ -1,1 +1,1 @@
-"""Which version made it slower: pin sets of a matrix built, `ci`, `bisect`. docs/how-to/ci.md."""
+"""Find the version that made training slower: `ci`, `bisect`. docs/how-to/ci.md."""
