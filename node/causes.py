@@ -46,14 +46,14 @@ class Cause(str, Enum):
     )
     NAN_LOSS = (
         *("nan_loss", "diverged", FINISHED),
-        "every launcher ended well at the last iteration, and the last loss is NaN or infinite",
+        "the last iteration was reached, and the last loss is NaN or infinite",
     )
     # What ended it on purpose.
     TIME_LIMIT = ("time_limit", "timed_out", FINISHED, "the run reached time_limit_s")
     STALLED = ("stalled", "stalled", FINISHED, "no node printed anything for stall_limit_s")
     LOG_LIMIT = (
         *("log_limit", "failed", FINISHED),
-        "a node's log outgrew 4 GiB, or half of its free disk",
+        "a node's log exceeded 4 GiB, or half of its free disk",
     )
     INTERRUPTED = ("interrupted", "interrupted", AGAIN, "Ctrl-C or --stop-after ended the run")
     STOPPED = (
@@ -64,11 +64,11 @@ class Cause(str, Enum):
         *("ended_early", "ended_early", FINISHED),
         "`trainbench tune` ended the run: it was much slower than the fastest so far",
     )
-    CONTROL_LOST = ("control_lost", "interrupted", AGAIN, "the process that ran bench was gone")
+    CONTROL_LOST = ("control_lost", "interrupted", AGAIN, "the bench process was gone")
     # What broke around it.
     NODE_LOST = (
         *("node_lost", "node_lost", AGAIN),
-        "a node was out of contact for lost_contact_s or longer, or Slurm took it for down",
+        "a node was out of contact for lost_contact_s, or down for Slurm",
     )
     SUPERVISOR_LOST = (
         *("supervisor_lost", "failed", AGAIN),
@@ -76,7 +76,7 @@ class Cause(str, Enum):
     )
     LAUNCH_ERROR = (
         *("launch_error", "failed", AGAIN),
-        "the launch failed on the control node, or what came home is incomplete",
+        "the launch failed on the control node, or fetched files are incomplete",
     )
     BAD_ANSWER = (
         *("bad_answer", "failed", AGAIN),
@@ -84,17 +84,17 @@ class Cause(str, Enum):
     )
     UNREADABLE = (
         *("unreadable", "unreadable", FINISHED),
-        "what the run left on the control node cannot be read",
+        "the run's files on the control node cannot be read",
     )
     # How its Slurm job ended, where its nodes did not say so themselves.
     CANCELLED = ("cancelled", "interrupted", AGAIN, "somebody cancelled the run's job (scancel)")
     PREEMPTED = (
         *("preempted", "interrupted", AGAIN),
-        "Slurm gave the job's nodes to one that goes first",
+        "Slurm gave the job's nodes to another job",
     )
     REQUEUED = (
         *("requeued", "interrupted", AGAIN),
-        "Slurm put the job back into its queue; its next start is an attempt of its own",
+        "Slurm requeued the job; its next start is another attempt",
     )
     JOB_TIME_LIMIT = (
         *("job_time_limit", "timed_out", AGAIN),
@@ -112,34 +112,34 @@ class Cause(str, Enum):
     )
     NEVER_STARTS = (
         *("never_starts", "did_not_run", AGAIN),
-        "the job waited for what can never be, so that bench cancelled it",
+        "the job could never start, and bench cancelled it",
     )
     JOB_LOST = (
         *("job_lost", "failed", AGAIN),
-        "Slurm does not know the job any more, and its nodes left no word",
+        "Slurm no longer knows the job, and its nodes left no record",
     )
     # Why a node refused to start it.
     UNREACHABLE = ("unreachable", "failed", AGAIN, "a node could not be reached")
-    MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is not there")
+    MISSING = ("missing", "failed", AGAIN, "a file, program, folder or variable is missing")
     SETUP_FAILED = ("setup_failed", "failed", AGAIN, "a line of slurm_setup failed on a node")
-    CHANGED = ("changed", "failed", AGAIN, "a file has another size than was recorded")
+    CHANGED = ("changed", "failed", AGAIN, "a file's size differs from the recorded one")
     PORT_IN_USE = (
         *("port_in_use", "failed", AGAIN),
-        "somebody has a port of the run's; two others are tried first",
+        "the run's port and two others are in use",
     )
     NODE_BUSY = ("node_busy", "failed", AGAIN, "another run holds a node")
-    DEVICE_BUSY = ("device_busy", "failed", AGAIN, "somebody uses a GPU of the run's")
-    NO_DEVICE = ("no_device", "failed", AGAIN, "a GPU is not there, or nvidia-smi fails")
-    EXISTS = ("exists", "failed", AGAIN, "something else lies where the run's folder is to be")
+    DEVICE_BUSY = ("device_busy", "failed", AGAIN, "a GPU of the run is in use")
+    NO_DEVICE = ("no_device", "failed", AGAIN, "a GPU is missing, or nvidia-smi fails")
+    EXISTS = ("exists", "failed", AGAIN, "the run's folder exists already")
     SHARED_ROOT = (
         "shared_root",
         "failed",
         AGAIN,
-        "nodes share cluster_root, and the inventory does not say so",
+        "nodes share cluster_root without cluster_root_shared",
     )
     NOT_SHARED = (
         *("not_shared", "failed", AGAIN),
-        "a node does not see the folder of runs, which must be on a file system that all share",
+        "a node does not see the shared folder of runs",
     )
     DISK_FULL = (
         "disk_full",

@@ -34,17 +34,17 @@ from runner.terms.orders import MOST_NODES
 # Every key of a cluster that the runner reads from an inventory; docs/inventory.md is written from
 # it. Those of one engine are in its module in runner/terms/engines/.
 KEYS: Mapping[str, str] = {
-    "cluster_root": "folder for systems, datasets and runs, on a disk of each node's own or with"
+    "cluster_root": "folder for systems, datasets and runs, on each node's own disk or with"
     " cluster_root_shared (absolute; relative to the checkout for a local connection)",
-    "cluster_root_shared": "true where cluster_root is one folder on a file system that all nodes"
-    " share: setup installs there once (default false)",
+    "cluster_root_shared": "true: all nodes share cluster_root; setup installs there once"
+    " (default false)",
     "cluster_device": "what the nodes train on: cpu, cuda or npu",
-    "cluster_devices_per_node": "devices per node (for cpu: processes that it should carry); a cell"
-    " that names no devices_per_node uses all of them",
-    "cluster_systems": "systems that setup puts on the nodes",
+    "cluster_devices_per_node": "devices per node (for cpu: processes); the default of a cell's"
+    " devices_per_node",
+    "cluster_systems": "systems that setup installs",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
-    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; one named"
-    " like a secret (HF_TOKEN) is recorded by its name alone, and may be a vault or a lookup",
+    "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; of a"
+    " secret (HF_TOKEN) only the name is recorded; it may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
     "cluster_engine": "what starts runs: "
     + ", or ".join(
@@ -53,21 +53,20 @@ KEYS: Mapping[str, str] = {
         else f"{engine.name} (the default)"
         for engine in ENGINES.values()
     ),
-    "cluster_scratch": "folder on a disk of each node's own, for caches of a run (absolute)",
-    "cluster_checkpoints": "folder that all nodes see, for checkpoints of runs (absolute; default:"
-    " below cluster_root, which is enough for one node, on Slurm and with cluster_root_shared)",
-    "cluster_faults_allowed": "list of nodes whose network a cell's `faults` may cut and whose disk"
-    " they may fill ([goodput](how-to/goodput.md)); none unless named",
-    "cluster_lost_contact_s": "a node that bench does not reach for so long is lost (default"
-    f" {LOST_CONTACT_S:g}), longer where polls are slow; the node ends its run after twice that",
-    "cluster_group": "group of users that you trust with your runs: a folder of runs may be theirs,"
-    " and open to them (default: you alone)",
-    "cluster_container_engine": "what runs a pin set that is an image ([containers.md]"
-    f"(containers.md)): {', '.join(CONTAINER_ENGINES)}; default podman, or in jobs what the login"
-    " node has",
-    "cluster_container_ssh_port": "port of the sshd in containers, for a launcher that works over"
-    " ssh; one of ssh_mesh_ports (default 2222)",
-    "cluster_container_options": "list of further options of every container, such as"
+    "cluster_scratch": "folder on each node's own disk, for caches of a run (absolute)",
+    "cluster_checkpoints": "shared folder for checkpoints (absolute; default: below"
+    " cluster_root, enough for one node, on Slurm and with cluster_root_shared)",
+    "cluster_faults_allowed": "nodes whose network a cell's `faults` may cut and whose disk they"
+    " may fill ([goodput](how-to/goodput.md)); default: none",
+    "cluster_lost_contact_s": "seconds without contact after which a node is lost (default"
+    f" {LOST_CONTACT_S:g}), longer with slow polls; the node ends its run after twice that",
+    "cluster_group": "group of trusted users, who may own and write to folders of runs (default:"
+    " only you)",
+    "cluster_container_engine": "what runs images of pin sets ([containers.md]"
+    f"(containers.md)): {', '.join(CONTAINER_ENGINES)}; default podman, in jobs the login node's",
+    "cluster_container_ssh_port": "port of the sshd in containers, for launchers that use ssh;"
+    " one of ssh_mesh_ports (default 2222)",
+    "cluster_container_options": "further options of every container, such as"
     " --device=/dev/infiniband",
 }
 _FURTHER = ("npu_cann_home", "command_pins", "ansible_host", "ansible_connection")
