@@ -157,6 +157,6 @@ def failure(log: str) -> str:
     """Why the build failed: the end of its log."""
     text = read_text(log)
     if found_a_full_disk(text):
-        disk = full_disk(os.path.dirname(log), tempfile.gettempdir())
+        disk = full_disk(os.path.dirname(log), tempfile.gettempdir(), output=text)
         return f"{disk} while building apex; free some space and run setup again"
     return f"apex cannot be built; {log} ends with:\n{last_lines(text, LOG_LINES)}"

@@ -169,7 +169,8 @@ def call(argv: list[str], home: str, prefix: str, title: str) -> None:
         return
     if found_a_full_disk(completed.stdout):
         raise CondaError(
-            f"{full_disk(prefix, home)}: {title} cannot be installed; free some space, run setup"
+            f"{full_disk(prefix, home, output=completed.stdout)}: {title} cannot be installed; free"
+            " some space, run setup"
         )
     ending = last_lines(completed.stdout, LOG_LINES)
     raise CondaError(f"{title} cannot be installed; it ends with:\n{ending}")

@@ -14,7 +14,6 @@ are never mixed.
 from __future__ import annotations
 
 import base64
-import errno
 import http.client
 import json
 import os
@@ -32,11 +31,13 @@ from typing import Any, NamedTuple
 
 from node import parsing
 from node.answer import ProgramError
+from node.checked import Sha256
 from node.checksum import BLOCK, checksums
+from node.files import write_text
 from node.mirrors import mirrored
 from node.printable import printable
-from node.schema import Fields, Text
-from node.words import full_disk, human
+from node.schema import Fields, Mapped, Text
+from node.words import FULL, full_disk, human
 
 TIMEOUT_S = 30  # without a byte
 SLOW_S = 300.0  # a connection that brings less than SLOW_BYTES in that time is ended
@@ -45,9 +46,9 @@ MOST_UNSAID = 16 << 30  # bytes of a file whose server does not say its size
 TRIES = 6  # in a row without a byte gained: 1 + 2 + 4 + 8 + 16 s of waiting
 MAX_WAIT_S = 30.0
 PROGRESS_S = 30.0
-FULL = (errno.ENOSPC, errno.EDQUOT)
 # A server's words that waiting may change; all other refusals last.
 PASSING = (408, 425, 429, 500, 502, 503, 504)
+RECORDED = Mapped(Text(most=4_000), Sha256)  # an address, without user and password
 # What a server calls a version is sent back to it in a header.
 ABOUT = Fields({"source": Text(lines=True), "validator": Text(r"[ -~]*", most=1_000)})
 
@@ -130,12 +131,14 @@ class Download:
         sha256: str = "",
         md5: str = "",
         why: str = "the catalogue",
+        cure: str = "",
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``why`` says who stated the checksum."""
+        """``why`` says who stated the checksum, ``cure`` what to do where the file has another."""
         self.source, self.target = source, target
         self.expected = {"sha256": sha256, "md5": md5}
         self.why, self.wait = why, wait
+        self.cure = cure or "correct the source or the checksum"
         self.partial = target + ".part"
         self.about = self.partial + ".json"
         self.folder = os.path.dirname(target)
@@ -167,7 +170,7 @@ class Download:
         raise FetchError(
             f"{os.path.basename(self.target)} from {redacted(self.source)} has {wrong[0]} "
             f"{sums[wrong[0]]}, not {self.expected[wrong[0]]} as {self.why} says; it was removed: "
-            "correct the source or the checksum and run this again"
+            f"{self.cure}, and run this again"
         )
 
     # The whole
@@ -372,13 +375,41 @@ class Download:
 
 
 def bring(spec: dict[str, Any]) -> dict[str, bool]:
-    """Put the file in place, if it is not there. Raises FetchError."""
+    """Put the file in place, if it is not there. Raises FetchError.
+
+    `record` is a file that keeps, by address, the checksum of the first download of what has none
+    stated; `recorded` is the one that another node has from there. `key` says where to state it.
+    """
     path, expected = spec["path"], {kind: spec.get(kind, "") for kind in ("sha256", "md5")}
+    record = "" if any(expected.values()) else spec.get("record", "")
+    before: dict[str, str] = {**parsing.recall(record, RECORDED)} if record else {}
+    address, why, cure = redacted(spec["url"]), "its pin", ""
+    if record:
+        expected["sha256"] = before.get(address) or spec.get("recorded", "")
+        why = "another node, which has it,"
+        if address in before:
+            why = f"its first download, recorded in {record},"
+        cure = f"state the right one as {spec['key']}, or ask who keeps the address what changed"
     if os.path.exists(path):
         sums = checksums(path)
         if all(sums[kind] == digest for kind, digest in expected.items() if digest):
+            _record(record, {**before, address: sums["sha256"]}, before)
             return {"changed": False}
         os.unlink(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    Download(mirrored(spec["url"], spec["mirrors"]), path, **expected, why="its pin").run()
+    source = mirrored(spec["url"], spec["mirrors"])
+    download = Download(source, path, **expected, why=why, cure=cure).run()
+    if _record(record, {**before, address: download.sha256}, before):
+        say(
+            f"{os.path.basename(path)} has no stated checksum; its SHA-256, {download.sha256}, is"
+            f" compared from now on: state it as {spec['key']}"
+        )
     return {"changed": True}
+
+
+def _record(path: str, content: dict[str, str], before: dict[str, str]) -> bool:
+    """Write checksums down, if there is a file for them and they are others than before."""
+    if not path or content == before:
+        return False
+    write_text(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
+    return True

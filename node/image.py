@@ -15,7 +15,8 @@ runs it from; empty for the engine's own storage), made (what makes that of it, 
 `file`.new), supervised (the run's supervisor runs in it).
 
 Beside the sources lies image.json, which says which image it is, made by which recipe, and all that
-pip has in it.
+pip has in it. A base is named by a tag, which moves: what the tag was when the image was first
+built (`base_digest`) is what a later build takes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from node import parsing, staged
+from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
 from node.env.indexes import INDEX
@@ -44,10 +46,15 @@ if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]
 
 _TEXT = Text()
+_DIGEST = Text(r"(sha256:[0-9a-f]{64})?")
+_OF_BASE = re.compile(r"@(sha256:[0-9a-f]{64})$")  # ends a name that no tag moves
+_NAMES = List(_TEXT)
 RECORD = Fields(
     {},
     {
         **dict.fromkeys(("image", "name", "recipe", "python", "sha256"), (_TEXT, "")),
+        "base": (_TEXT, ""),
+        "base_digest": (_DIGEST, ""),
         "bytes": (Whole(0), 0),
         "lines": (List(_TEXT), []),
     },
@@ -105,12 +112,15 @@ def look(spec: Spec) -> Spec:
     elif record.get("recipe") != recipe(spec):
         faults.append(f"the image {spec['image']} is of another base, pin or build file")
     lines = record.get("lines", [])
+    digest = record.get("base_digest", "")
+    base = {"base": f"{untagged(record['base'])}@{digest}"} if digest else {}
     have = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines}
     packages = [
         canonical(re.split(r"==|\[", pin)[0]) for pins in spec["requirements"] for pin in pins
     ]
     return {
         "image": image_id if not faults else "",
+        **base,
         "python": record.get("python", ""),
         "versions": {name: have.get(name, "") for name in sorted(set(packages))},
         "lock": hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest(),
@@ -155,6 +165,15 @@ def pip_conf(spec: Spec) -> str:
 def build(spec: Spec) -> Spec:
     """Build the image; the whole output is in logs/image.log of the pin set."""
     base = mirrored(spec["base"], spec["mirrors"].get("images"))
+    why = f"cannot be built from {base}"
+    record = recorded(record_file(spec))
+    digest = record["base_digest"] if record and record["base"] == spec["base"] else ""
+    if digest and not _OF_BASE.search(base):
+        base = f"{untagged(base)}@{digest}"
+        why = (
+            f"cannot be built from {base}, which {spec['base']} was when it was first built here;"
+            f" remove {record_file(spec)} to take what that is today"
+        )
     os.makedirs(spec["home"], exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trainbench-image-", dir=spec["home"]) as scratch:
         context = os.path.join(scratch, "context")
@@ -174,12 +193,30 @@ def build(spec: Spec) -> Spec:
         argv = [spec["engine"], "build", "--tag", spec["image"], "--network=host"]
         argv += ["--build-arg", f"BASE={base}", "--secret", f"id=pip,src={secret}"]
         argv += [*spec["build"], "--file", os.path.join(context, "Containerfile"), context]
-        logged(spec, argv, "image", f"cannot be built from {base}")
-    return write_down(spec)
+        logged(spec, argv, "image", why)
+    return write_down(spec, digest or digest_of(spec, base))
 
 
-def write_down(spec: Spec) -> Spec:
-    """Ask the image what it holds, and write it beside the sources."""
+def untagged(base: str) -> str:
+    """An image's name without its tag or digest."""
+    folder, slash, name = base.partition("@")[0].rpartition("/")
+    return f"{folder}{slash}{name.partition(':')[0]}"
+
+
+def digest_of(spec: Spec, base: str) -> str:
+    """The digest of a base, as its registry has it; empty where the engine cannot say it."""
+    if match := _OF_BASE.search(base):
+        return match[1]
+    try:
+        text = ask(spec, "image", "inspect", "--format", "{{json .RepoDigests}}", base)
+        names = parsing.parse(text.encode(), _NAMES, "the engine's answer")
+    except ProgramError:
+        return ""
+    return next((match[1] for name in names if (match := _OF_BASE.search(name))), "")
+
+
+def write_down(spec: Spec, digest: str = "") -> Spec:
+    """Ask the image what it holds, and write it beside the sources; `digest` is its base's."""
     options = ["run", "--rm", "--pull=never", "--network=none", spec["image"]]
     version = ask(spec, *options, "python3", "--version").split()[-1]
     if spec["supervised"] and tuple(map(int, version.split(".")[:2])) < OLDEST_PYTHON:
@@ -193,6 +230,7 @@ def write_down(spec: Spec) -> Spec:
         "image": identity(spec),
         "name": spec["image"],
         "base": spec["base"],
+        "base_digest": digest,
         "recipe": recipe(spec),
         "python": version,
         "lines": ask(spec, *options, "cat", LOCK).split(),
@@ -230,7 +268,10 @@ def save(spec: Spec) -> Spec:
     argv = [spec["engine"], "save", "--output", path, spec["image"]]
     logged(spec, argv, "image-save", f"cannot be written to {path}")
     manifest = {
-        "recipe": {"image": identity(spec)},
+        "recipe": {
+            "image": identity(spec),
+            "base_digest": recorded(record_file(spec)).get("base_digest", ""),
+        },
         "prefix": "image",  # the .bin of a dataset
         "bytes": {"image.bin": os.path.getsize(path)},
         "sha256": {"image.bin": sha256(path)},
@@ -252,7 +293,8 @@ def load(spec: Spec) -> Spec:
             f"{spec['image']} became another image on the way; the nodes need one engine of one"
             " version"
         )
-    return write_down(spec)
+    digest = recipe_of_archive.get("base_digest") or ""  # by the node that gives it
+    return write_down(spec, _DIGEST.check(digest, "the digest of its base"))
 
 
 def remove(spec: Spec) -> Spec:

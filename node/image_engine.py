@@ -71,6 +71,6 @@ def logged(spec: Spec, argv: list[str], name: str, title: str) -> None:
         return
     output = read_text(log)
     if found_a_full_disk(output):
-        disk = full_disk(os.path.dirname(log), "/var/lib", os.path.expanduser("~"))
+        disk = full_disk(os.path.dirname(log), "/var/lib", os.path.expanduser("~"), output=output)
         raise ImageError(f"{title}: {disk}; free some space and run setup again")
     raise ImageError(f"{title}; {log} ends with:\n{last_lines(output, LOG_LINES)}")

@@ -61,7 +61,7 @@ def checksum(path: str) -> str:
 def installed(pin: Spec, trees: Spec, env: Spec) -> Spec:
     """What installed.json says: an identity that differs whenever what runs differs."""
     identities = {name: tree["identity"] for name, tree in trees.items()}
-    keys = ("versions", "python", "lock", "image")
+    keys = ("versions", "python", "lock", "image", "base")
     identity: Spec = {key: env[key] for key in keys if key in env}
     if "source" in identities:
         identity["source"] = identities.pop("source")

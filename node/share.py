@@ -17,6 +17,8 @@ Its spec, which is on no command line, since the token lets read:
     addresses, port       name to address of every node that takes part, and where all listen
     identity              of each dataset, by its name
     gives, gets           node to the names of what it has, and of what it lacks
+    recorded              of a dataset, by its name, the addresses whose checksums its dataset.json
+                          may record on the nodes that get it; none without
 
 node/sharing/ says how a file goes from one to the other.
 """
@@ -34,6 +36,7 @@ from node.schema import Mapped
 from node.sharing.getting import Getter
 from node.sharing.serving import Hub, listen
 from node.sharing.shelf import Shelf
+from node.words import FULL
 
 ASKED = Mapped(FileName, Sha256)  # datasets and their identities, which other nodes said
 
@@ -46,7 +49,7 @@ def share(spec: dict[str, Any]) -> dict[str, Any]:
     except ProgramError as error:
         raise ProgramError(f"dataset error: {error}") from None
     except OSError as error:
-        reason = fetch.full(spec["root"], "a dataset", None) if error.errno in fetch.FULL else error
+        reason = fetch.full(spec["root"], "a dataset", None) if error.errno in FULL else error
         raise ProgramError(f"dataset error: {reason}") from None
 
 

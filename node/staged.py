@@ -18,7 +18,7 @@ import glob
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import AbstractSet, Any, Dict, NamedTuple, Optional
 
 from node import parsing
@@ -188,10 +188,14 @@ def refuse_foreign(home: str, name: str, state: State) -> Manifest | None:
     return manifest
 
 
-def move_in(root: str, name: FileName, out: str, text: bytes) -> None:
+def move_in(
+    root: str, name: FileName, out: str, text: bytes, addresses: Iterable[str] = ()
+) -> None:
     """Move the files that a manifest lists from ``out`` to the dataset's folder, the manifest last.
 
-    ``text`` is dataset.json, byte for byte. Foreign files of the folder stay.
+    ``text`` is dataset.json, byte for byte. Foreign files of the folder stay. ``addresses`` are
+    the dataset's own, as the control node names them: checksums of others are not recorded,
+    whatever the manifest says.
     """
     home = os.path.join(root, name)
     manifest = manifest_in(text, f"{name}'s {MANIFEST}")
@@ -218,8 +222,10 @@ def move_in(root: str, name: FileName, out: str, text: bytes) -> None:
         # they were read a moment ago, on their way here
         path = places[file]
         state.content["checked"][path] = [*stamp(path), digest]
+    recordable = frozenset(addresses)
     for address, digest in manifest.recorded.items():
-        state.content["recorded"].setdefault(address, digest)
+        if address in recordable:
+            state.content["recorded"].setdefault(address, digest)
     state.save()
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
+import re
+
+from node.printable import printable
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL_BELOW = 16 << 20  # bytes: a file system with less is the full one of several
+# the end of Python's own words for it, such as pip prints
+_UNWRITTEN = re.compile(r"[Nn]o space left on device: '(/[^'\n]{1,1000})'")
 
 
 def pairs(text: str | None, separator: str) -> dict[str, str]:
@@ -43,15 +51,42 @@ def human(size: float) -> str:
     return f"{size:.1f} {units[0]}"
 
 
-def full_disk(*folders: str) -> str:
-    """Which disk is full, and how large it is; of several folders' disks, each is named once."""
-    disks: dict[int, str] = {}
-    for folder in map(os.path.abspath, folders):
+def full_disk(*folders: str, output: str = "") -> str:
+    """Which disk is full: of several folders', those without room if any are so, each once.
+
+    Each with the folder, where its file system is mounted, and the bytes that are free there. A
+    program's `output` may name the very file that it could not write: then that one's alone.
+    """
+    unwritten = _UNWRITTEN.findall(output)[-1:]
+    disks: dict[int, tuple[bool, str]] = {}
+    for folder in map(os.path.abspath, unwritten or folders):
         while not os.path.exists(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
-        usage = shutil.disk_usage(folder)
-        disks.setdefault(
-            os.stat(folder).st_dev,
-            f"{folder} has {human(usage.free)} of {human(usage.total)} free",
-        )
-    return f"the disk is full ({', '.join(disks.values())})"
+        disks.setdefault(os.stat(folder).st_dev, _disk(folder))
+    full = [disk for is_full, disk in disks.values() if is_full]
+    return f"the disk is full ({', '.join(full or [disk for _, disk in disks.values()])})"
+
+
+def _disk(folder: str) -> tuple[bool, str]:
+    """Whether a folder's file system has no room, and what it has, in words."""
+    mounted = folder
+    while not os.path.ismount(mounted):
+        mounted = os.path.dirname(mounted)
+    state = os.statvfs(folder)
+    free, total = (blocks * state.f_frsize for blocks in (state.f_bavail, state.f_blocks))
+    where = folder if folder == mounted else f"{folder}, mounted at {mounted},"
+    files = " and no free inodes" if state.f_files and not state.f_favail else ""
+    sentence = printable(f"{where} has {human(free)} of {human(total)} free{files}")
+    return free < FULL_BELOW or bool(files), sentence
+
+
+def os_error_words(error: OSError, *folders: str) -> str:
+    """What the system says of a failed write; of a full disk also which one.
+
+    `folders` are where it wrote, for an error that does not name its file.
+    """
+    reason = error.strerror or str(error)
+    if error.errno not in FULL:
+        return reason
+    at = error.filename if isinstance(error.filename, (str, bytes)) else None
+    return f"{reason}: {full_disk(*([os.fsdecode(at)] if at else folders or [os.getcwd()]))}"

@@ -78,6 +78,18 @@ def addresses(described: Mapping[str, Any]) -> list[str]:
     return sorted({source["address"] for source in inputs})
 
 
+def recorded(described: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return, by a dataset's name, the addresses whose first download's checksum is recorded."""
+    return {
+        name: sorted(
+            file["address"]
+            for file in (entry or {}).get("inputs", [])
+            if file.get("sha256") == "recorded"
+        )
+        for name, entry in described.items()
+    }
+
+
 def needs(described: Mapping[str, Any]) -> list[str]:
     """Return what the tools' environment must be able to do: tokenize, wiki; empty if nothing."""
     abilities = set()

@@ -1,17 +1,17 @@
 """The command line: `trainbench COMMAND` or `python -m runner COMMAND`."""
 
 import argparse
-import errno
 import itertools
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from node.printable import printable
 from node.schema import UnfitError
-from node.words import full_disk
+from node.words import FULL, full_disk
 from runner import __version__
 from runner.base.called import CALLED
 from runner.base.errors import UserError
@@ -133,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             nobody_reads()
             return 0
         where = f"{error.filename}: " if error.filename else ""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            where = f"{where}{full_disk(str(error.filename or Path.cwd()))}: "
+        if error.errno in FULL:
+            where = f"{where}{full_disk(*_folders_written_to(error, words))}: "
         cure = "make room or rights there, or name another folder with --runs"
         return _refused([f"{where}{error.strerror}; {cure}"])
     except KeyboardInterrupt:
@@ -151,6 +151,19 @@ def _parse(top: Parser, arguments: Sequence[str]) -> argparse.Namespace:
             f"unknown argument {unknown[0]}; `{help_line}` lists all that it takes"
         )
     return chosen
+
+
+def _folders_written_to(error: OSError, arguments: Sequence[str]) -> list[str]:
+    """Return the file that an error names, else all folders that a command line may have written
+    to: `write` says not which.
+    """
+    if error.filename:
+        return [str(error.filename)]
+    values = (value for argument in arguments for value in (argument, argument.partition("=")[2]))
+    paths = [os.path.abspath(value) for value in values if value]
+    folders = [folder for path in paths for folder in (path, os.path.dirname(path))]
+    usual = (str(Path.cwd()), tempfile.gettempdir(), str(Path.home()))
+    return [*usual, *filter(os.path.isdir, folders)]
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -27,6 +27,7 @@ from node.dataset import look, megatron_mmap, unpack
 from node.dataset.tokenizer_form import tokenizer_form
 from node.files import read_text, write_text
 from node.schema import Mapped, Text, Whole
+from node.words import FULL
 
 SENDS = ("node.dataset.build_corpus", "node.dataset.tokenize_text")
 SCHEMA = 1
@@ -57,7 +58,8 @@ class Stage:
         facts = self._corpus() if "corpus" in self.entry else self._from_inputs()
         manifest = self._manifest(facts)
         text = json.dumps(manifest, indent=2) + "\n"
-        staged.move_in(self.root, self.name, self.out, text.encode())
+        addresses = [file["address"] for file in self.entry.get("inputs", [])]
+        staged.move_in(self.root, self.name, self.out, text.encode(), addresses)
         shutil.rmtree(self.work)
         return {"received": self.received, "resumed": self.resumed, "inputs": self.inputs}
 
@@ -309,7 +311,7 @@ def stage(spec: dict[str, Any]) -> dict[str, Any]:
         raise ProgramError(f"dataset {name}: {error}") from None
     except OSError as error:
         reason = f"{error}; check the folder"
-        if error.errno in fetch.FULL:
+        if error.errno in FULL:
             reason = str(fetch.full(spec["root"], name, None))
         raise ProgramError(f"dataset {name}: {reason}") from None
     return answers

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from node import fetch
 from node.checksum import BLOCK
-from node.words import human
+from node.words import FULL, human
 
 OPEN: dict[str, Any] = {"xz": lzma.open, "bz2": bz2.open, "gz": gzip.open}
 KINDS = (*OPEN, "zip", "tar")
@@ -83,7 +83,7 @@ def unpack(archive: str, target: str, kind: str, member: str = "") -> int:
         raise fetch.FetchError(f"{archive} holds no {member}; correct the catalogue") from None
     except (*DAMAGED, OSError) as error:
         number = getattr(error, "errno", None)  # none in what gzip and bz2 say of foreign bytes
-        if number in fetch.FULL:
+        if number in FULL:
             _remove(partial)
             raise fetch.full(os.path.dirname(target), os.path.basename(target), None) from None
         if number is not None:

@@ -71,7 +71,7 @@ def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]
 def failure(name: str, output: str, log: str) -> str:
     """Why a program failed: one sentence where the reason is known, else the end of its log."""
     if found_a_full_disk(output):
-        disk = full_disk(os.path.dirname(log), tempfile.gettempdir())
+        disk = full_disk(os.path.dirname(log), tempfile.gettempdir(), output=output)
         return f"{disk} while installing {name}; free some space and run setup again"
     for line in output.splitlines():
         if line.startswith("ERROR: No matching distribution found for "):

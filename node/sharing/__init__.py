@@ -11,5 +11,6 @@ from node.staged import MOST_MANIFEST
 
 CHUNK = MOST_MANIFEST  # bytes that are asked for at once: a manifest is one chunk
 LOST_S = 30.0
+TIMES = 3  # that one may fetch all of what it lacks: once, again where it came damaged, once more
 SEND_S = 20.0  # for one read or write on a connection that stands
 PAUSE_S = 0.1

@@ -17,6 +17,7 @@ from node import fetch, sharing, staged
 from node.checked import FileName, InsidePath, Sha256
 from node.checksum import BLOCK, sha256
 from node.sharing.shelf import Shelf
+from node.words import FULL
 
 CHUNK_S = 300.0  # for a chunk: a node that drips bytes is asked no more for a while
 CONNECT_S = 5.0
@@ -32,6 +33,7 @@ class Getter:
         self.headers = {"X-Trainbench-Token": spec["token"], "X-Trainbench-Node": self.me}
         self.holders = [node for node in spec["gives"] if node != self.me]
         self.others = [node for node in spec["gets"] if node not in (self.me, *self.holders)]
+        self.recorded: dict[str, list[str]] = spec.get("recorded", {})
         self.shelf = shelf
         self.shunned: dict[str, float] = {}
         self.progress = time.monotonic()
@@ -87,7 +89,7 @@ class Getter:
                     file.write(block)
                     at += len(block)
         except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, OSError) and error.errno in fetch.FULL:
+            if isinstance(error, OSError) and error.errno in FULL:
                 raise
             self.shunned[node] = time.monotonic() + SHUN_S
         now = time.monotonic()
@@ -170,7 +172,7 @@ class Getter:
             target = os.path.join(out, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.link(self.shelf.path(digest), target)
-        staged.move_in(self.root, name, out, text)
+        staged.move_in(self.root, name, out, text, self.recorded.get(name, ()))
         shutil.rmtree(out)
 
 

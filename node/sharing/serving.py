@@ -31,6 +31,7 @@ class Hub:
         begun = time.monotonic()
         self.heard = {node: begun for node in spec["gets"] if node != spec["me"]}
         self.sent = 0
+        self.most = sharing.TIMES * len(self.heard) * shelf.size  # bytes, to all of them together
         self.lock = threading.Lock()
 
     def hear(self, name: str) -> None:
@@ -38,13 +39,22 @@ class Hub:
         if name in self.heard:
             self.heard[name] = time.monotonic()
 
+    def had_enough(self) -> bool:
+        """Whether more was sent than all that lack something can need: one asks without end."""
+        return bool(self.heard) and self.sent > self.most > 0
+
     def wait(self) -> list[str]:
-        """Return once all that lack something are done, or not heard for LOST_S: the latter."""
+        """Return once all that lack something are done, or not heard for LOST_S: the latter.
+
+        So are those that are not done when enough was sent.
+        """
         while True:
             last_heard, now = self.heard.copy(), time.monotonic()
             lost = [node for node, at in last_heard.items() if now - at > sharing.LOST_S]
             if len(lost) == len(last_heard):
                 return lost
+            if self.had_enough():
+                return [*last_heard]
             time.sleep(sharing.PAUSE_S)
 
     def close(self) -> None:
@@ -95,6 +105,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.hub.shelf.find(Sha256(match[1]))
         if path is None:
             self._answer(404)
+            return
+        if self.hub.had_enough():
+            self._answer(429)
             return
         if not self.hub.slots.acquire(blocking=False):
             self._answer(503)

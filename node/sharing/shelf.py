@@ -14,6 +14,7 @@ class Shelf:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.complete: dict[Sha256, str] = {}
+        self.size = 0  # bytes of the datasets that are given
 
     def partial_path(self, digest: Sha256) -> str:
         """Where a file is while it comes."""
@@ -28,6 +29,7 @@ class Shelf:
         self.complete[identity] = os.path.join(home, staged.MANIFEST)
         for file, digest in staged.manifest_of(home).sha256.items():
             self.complete[digest] = os.path.join(home, file)
+        self.size = sum(os.path.getsize(path) for path in {*self.complete.values()})
 
     def find(self, digest: Sha256) -> str | None:
         """What of the file can be read now."""

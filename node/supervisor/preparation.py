@@ -10,10 +10,10 @@ import time
 
 from node import trusted_folder
 from node.causes import Cause
+from node.words import os_error_words
 
 from . import chain, scratch
 from .answers import RefusedError
-from .around import disk_of
 from .daemon import daemon
 from .files import write
 from .folders import limit_log, make_room, prune, shared_root
@@ -124,9 +124,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         cause = Cause.DISK_FULL if full else Cause.IO_ERROR
-        disk = disk_of(job["dir"]) if full else None
-        free = " (%d of %d MiB are free)" % (disk.free >> 20, disk.size >> 20) if disk else ""
-        message = "cannot prepare %s: %s%s" % (job["dir"], error.strerror, free)
+        message = "cannot prepare %s: %s" % (job["dir"], os_error_words(error, job["dir"]))
         return {"refused": cause, "message": message}
     hear, tell = os.pipe()
     if os.fork() == 0:

@@ -13,6 +13,7 @@ import stat
 import time
 
 from node.causes import Cause
+from node.words import os_error_words
 
 from .answers import RefusedError
 
@@ -49,7 +50,7 @@ def make(job: dict[str, Any]) -> None:
         raise RefusedError(
             Cause.DISK_FULL if full else Cause.IO_ERROR,
             "cluster_scratch: %s cannot be made (%s); give this user a folder on a disk of the"
-            " node's own" % (path, error.strerror),
+            " node's own" % (path, os_error_words(error, os.path.dirname(path))),
         )
 
 

@@ -44,6 +44,7 @@ IMAGE_KEYS = {
 }
 TREE_KEYS = {"repository", "commit", "version", "patches", "untracked", "install"}
 EXACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[^=\s;*]+")
+FRAGMENT = re.compile("sha256=([0-9a-f]{64})")
 UNTRACKED = ["__pycache__/", "*.egg-info/"]
 
 
@@ -76,15 +77,34 @@ def has_compile(pin: Pin) -> bool:
     return version.partition(".")[0] not in ("", "0", "1")
 
 
-def wheel(url: str, sha256: str | None, where: str) -> dict[str, Any]:
-    """A wheel's address with what its file name says."""
+def wheel(address: str, sha256: str | None, where: str) -> dict[str, Any]:
+    """A wheel's address with what its file name says, and its checksum, which may end the address
+    as pip has it.
+
+    Without one, the first download's is recorded on the node (node/fetch.py); `key` says where to
+    state it.
+    """
+    url, _, ending = address.partition("#")
+    fragment = FRAGMENT.fullmatch(ending)
+    if ending and not fragment:
+        raise PinError(
+            f"{where}: {url} ends in #{ending}, which nothing compares; write #sha256= and 64 hex"
+            " digits, or the key sha256"
+        )
+    if fragment and sha256 and fragment[1] != sha256:
+        raise PinError(
+            f"{where}: {url} has #sha256={fragment[1]} and the key sha256: {sha256}; keep the right"
+            " one"
+        )
+    sha256 = fragment[1] if fragment else sha256 or ""
     name = unquote(urlsplit(url).path.rpartition("/")[2])
     parts = name.removesuffix(".whl").split("-")
     if not name.endswith(".whl") or len(parts) < 5:
         raise PinError(f"{where}: {url} does not end in the name of a wheel")
     return {
         "url": url,
-        "sha256": sha256 or "",
+        "sha256": sha256,
+        **({} if sha256 else {"key": f"sha256 of {where}"}),
         "project": parts[0],
         "version": parts[1],
         "file_name": name,
@@ -201,9 +221,11 @@ class Plan:
             exact(step["requirements"], self.where)
         return steps
 
-    def wheel_step(self, name: str, url: str, sha256: str | None, **more: Any) -> dict[str, Any]:
-        """A step that downloads a wheel and installs it."""
-        facts = wheel(url, sha256, self.where)
+    def wheel_step(
+        self, key: str, name: str, url: str, sha256: str | None, **more: Any
+    ) -> dict[str, Any]:
+        """A step that downloads a wheel, which a key of the pin set names, and installs it."""
+        facts = wheel(url, sha256, f"{self.where}, {key}")
         file = f"{self.home}/wheels/{facts.pop('file_name')}"
         return {"name": name, "wheel": {**facts, "file": file}, **more}
 
@@ -230,7 +252,7 @@ class Plan:
             return []
         if "wheel" in block:
             refuse_unknown(block, {"wheel", "sha256"}, f"{self.where}, oneflow")
-            return [self.wheel_step("oneflow", block["wheel"], block.get("sha256"))]
+            return [self.wheel_step("oneflow", "oneflow", block["wheel"], block.get("sha256"))]
         refuse_unknown(block, {"version", "sha256"}, f"{self.where}, oneflow")
         pins = exact([f"oneflow=={block['version']}"], self.where)
         more = {"sha256": block["sha256"]} if block.get("sha256") else {}
@@ -258,7 +280,7 @@ class Plan:
             refuse_unknown(item, {"url", "sha256", "no_deps"}, f"{self.where}, wheels")
             name = f"wheel-{wheel(item['url'], None, self.where)['project']}"
             more = {"no_deps": True} if item.get("no_deps") else {}
-            steps.append(self.wheel_step(name, item["url"], item.get("sha256"), **more))
+            steps.append(self.wheel_step("wheels", name, item["url"], item.get("sha256"), **more))
         steps += self.oneflow_steps() + self.deepspeed_steps()
         trees = [*self.pin.get("sources", {}).items()]
         trees += [("source", self.pin["source"])] if "source" in self.pin else []

@@ -14,6 +14,7 @@ from pathlib import Path
 from node.checked import InsidePath, Sha256
 from node.printable import printable
 from node.schema import Fields, Mapped, UnfitError
+from node.words import os_error_words
 from runner.archive.tar import DamagedError, ForeignError, members
 from runner.base.errors import UserError
 from runner.folder import names
@@ -43,7 +44,8 @@ def unpack(path: Path, folder: Path) -> Path:
             " `python -m runner export` writes one"
         ) from None
     except OSError as error:
-        raise UserError(f"{where} cannot be extracted: {error.strerror}") from None
+        why = os_error_words(error, str(folder))
+        raise UserError(f"{where} cannot be extracted: {why}") from None
     if len(roots) != 1 or not homes:
         raise UserError(f"{where} holds no campaign.json, or several")
     load(homes[0] / names.CAMPAIGN, SETTINGS, f"{where}: {names.CAMPAIGN}")

@@ -18,6 +18,7 @@ from typing import Any
 from node.checked import FileName, Sha256
 from node.files import open_plain
 from node.printable import printable
+from node.words import os_error_words
 from runner import __version__
 from runner.archive.imported_cells import Declared, cell_of, names_of, outcome_of, printed_by
 from runner.base.errors import UserError
@@ -125,7 +126,8 @@ def _brought(path: Path, copy: Path) -> Brought:
                 digest.update(block)
                 target.write(block)
     except OSError as error:
-        raise UserError(f"{path} cannot be brought in: {error.strerror or error}") from None
+        why = os_error_words(error, str(copy.parent))
+        raise UserError(f"{path} cannot be brought in: {why}") from None
     if not size:
         raise UserError(f"{path} is empty")
     return Brought(path, copy, ImportedLog(printable(str(path)), Sha256(digest.hexdigest()), size))

@@ -10,6 +10,7 @@ from typing import IO
 
 from node.files import NEW, read_start
 from node.printable import printable
+from node.words import os_error_words
 from runner.base.errors import UserError
 
 
@@ -40,7 +41,8 @@ def write_text(path: Path, text: str) -> None:
         with atomic_file(path) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        why = os_error_words(error, str(path.parent))
+        raise UserError(f"{path} cannot be written: {why}") from None
 
 
 @contextmanager

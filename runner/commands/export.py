@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from node.words import os_error_words
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say_json
@@ -68,7 +69,8 @@ def run(chosen: argparse.Namespace) -> int:
         try:
             export(source.campaign, target, redact=chosen.redact)
         except OSError as error:
-            raise UserError(f"{target} cannot be written: {error.strerror}") from None
+            why = os_error_words(error, str(target.absolute().parent))
+            raise UserError(f"{target} cannot be written: {why}") from None
         hidden = source.campaign.hidden.words
         unfit = archive.unfit_files(source.campaign.path)
     complain(f"wrote {target}, {decimal(target.stat().st_size)}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from node.words import os_error_words
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say, say_json
@@ -91,7 +92,8 @@ def run(chosen: argparse.Namespace) -> int:
             try:
                 bundle = publish(source.campaign, target, entity, **how)
             except OSError as error:
-                raise UserError(f"{target} cannot be written: {error.strerror}") from None
+                why = os_error_words(error, str(target.absolute().parent))
+                raise UserError(f"{target} cannot be written: {why}") from None
         except UnfitToPublishError as error:
             for line in error.lines:
                 complain(f"not publishable: {line}")

@@ -12,6 +12,7 @@ from typing import IO
 
 from node.files import open_plain
 from node.printable import printable
+from node.words import os_error_words
 from runner.base.errors import UserError
 from runner.base.exclusive import (
     make_private,
@@ -169,6 +170,7 @@ def make_held(folder: Path) -> None:
     try:
         make_private(folder)
     except OSError as error:
+        why = os_error_words(error, str(folder))
         raise UserError(
-            f"the folder {folder} cannot be made: {error.strerror}; name another with --runs"
+            f"the folder {folder} cannot be made: {why}; name another with --runs"
         ) from None

@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 
 from rich.text import Text
 
+from node.words import os_error_words
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
 from runner.base.text import counted
@@ -265,7 +266,8 @@ class View:
         except FileNotFoundError:  # nothing ran, so that its folder is gone
             pass
         except OSError as error:
-            self.console.print(one_line(f"events.jsonl cannot be written: {error.strerror}"))
+            why = os_error_words(error, str(self.campaign.path))
+            self.console.print(one_line(f"events.jsonl cannot be written: {why}"))
         self.tell(event)
 
 

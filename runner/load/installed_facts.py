@@ -31,6 +31,7 @@ def facts_of(manifest: Mapping[str, Any]) -> dict[str, str]:
         facts["source"] = str(source.get("commit") or "")[:SHORT]
     if identity.get("image"):
         facts["image"] = str(identity["image"])[:SHORT]
+        facts["base"] = str(identity.get("base") or "")
     packages = manifest.get("packages")
     packages = packages if isinstance(packages, dict) else {}
     pinned = identity.get("versions") if isinstance(identity.get("versions"), dict) else {}

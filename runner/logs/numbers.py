@@ -13,6 +13,7 @@ LARGEST_QUANTITY = 1e15  # of a time in ms, a rate, MiB: no run has so much
 
 _CHARACTERS = b"0123456789.+-eE"
 _GROUPED = re.compile(rb"[+-]?\d{1,3}(?:,\d{3}){1,%d}(?:\.\d{0,%d})?" % (LONGEST // 3, LONGEST))
+_LOST = re.compile(rb"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _HUMAN = {
     suffix: 1000.0**power
     for power, suffixes in enumerate((b"K", b"M", b"BG", b"T", b"P", b"E"), 1)
@@ -35,6 +36,11 @@ def number(text: bytes | str | None) -> float | None:
         return finite(float(data))
     except ValueError:
         return None
+
+
+def is_lost(text: bytes | None) -> bool:
+    """Return whether a text is how a program prints NaN or an infinite number."""
+    return text is not None and _LOST.fullmatch(text) is not None
 
 
 def finite(value: float) -> float | None:

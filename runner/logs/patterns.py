@@ -20,7 +20,7 @@ from runner.logs.decoding import newlines, uncoloured
 from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.logged_step import LoggedStep, Windows
 from runner.logs.nearest_lines import NearLines
-from runner.logs.numbers import finite, human, quantity_of, whole_number
+from runner.logs.numbers import finite, human, is_lost, quantity_of, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
 from runner.terms.memory import MEMORY
 
@@ -46,7 +46,6 @@ KEYS: Mapping[str, str] = {
 }
 LOSS = "loss"
 SIGNED = (LOSS, "grad_norm")
-_LOST = re.compile(rb"(?i)[+-]?(?:nan|inf|infinity)")
 _LOST_WORD = re.compile(rb"(?i)(?<!\w)[+-]?(?:nan|inf|infinity)(?!\w)")
 _DECIMALS = range(1, 9)  # that a pattern may ask for
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?:\D|$))")
@@ -240,7 +239,7 @@ class PatternLines(Kind):
                 progress.nearest.look(line)
             return None
         text = (match.group(1) or b"").strip()
-        if key == LOSS and _LOST.fullmatch(text):
+        if key == LOSS and is_lost(text):
             progress.matched = True
             return math.nan
         value = human(_plain(text))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from node.printable import printable
+from node.words import os_error_words
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import json_text
@@ -36,7 +37,8 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UserError(f"{name} cannot be written: {error.strerror}") from None
+        why = os_error_words(error, str(target.parent))
+        raise UserError(f"{name} cannot be written: {why}") from None
     try:
         umask = os.umask(0)
         os.umask(umask)
@@ -49,7 +51,8 @@ def new_site(target: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         _refuse_others(target, name)  # what came meanwhile
         _replace(target, fresh)
     except OSError as error:
-        raise UserError(f"{name} cannot be written: {error.strerror or error}") from None
+        why = os_error_words(error, str(fresh))
+        raise UserError(f"{name} cannot be written: {why}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -123,4 +126,5 @@ def write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UnwritableError(f"the site cannot be written: {error.strerror or error}") from None
+        why = os_error_words(error, str(path.parent))
+        raise UnwritableError(f"the site cannot be written: {why}") from None

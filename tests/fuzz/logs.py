@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.text import blocks
+from runner.figures.summary import samples_per_s, step_time_ms
 from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.latest import latest
@@ -36,7 +37,7 @@ from tests.runner.logs import made_lines
 NEXT_NODE = b"\n---- next node ----\n"
 NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 SEED_BYTES = 4_000
-MEDIANS = ("step_time_ms", "samples_per_s")
+MEDIANS = {"step_time_ms": step_time_ms, "samples_per_s": samples_per_s}
 NEAR = 1e-5
 ACCUMULATED = "megatron_deepspeed"  # some of its lines count micro steps
 # Whose times and rates are none of the log: between running averages, or of tokens/s.
@@ -174,9 +175,10 @@ def check_result(result: dict[str, Any], steps: Sequence[Interval]) -> None:
     losses = [step.loss for step in steps]
     if result["last_loss"] is not None and result["last_loss"] not in losses:
         raise FindingError("parse: last_loss is no step's")
-    for name in MEDIANS:
-        values = [value for step in steps if (value := getattr(step, name)) is not None]
-        between(name, result[name], values)
+    for name, of in MEDIANS.items():
+        # by docs/parsers.md the one follows from the other and the line's batch size
+        values = [of(step, step.global_batch_size)[0] for step in steps]
+        between(name, result[name], [value for value in values if value is not None])
 
 
 def between(name: str, value: float | None, values: Iterable[float]) -> None:

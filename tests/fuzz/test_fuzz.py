@@ -15,9 +15,10 @@ from runner.terms.record import Interval
 from tests.conftest import ROOT
 from tests.fuzz.case import FindingError, printable, strict
 from tests.fuzz.fuzz import chance_of, fuzz
-from tests.fuzz.logs import Figures
+from tests.fuzz.logs import Figures, Logs
 from tests.fuzz.mutation import mutated, mutated_json
 from tests.fuzz.targets import TARGETS
+from tests.runner.logs.made_lines import megatron
 
 CASES, SECONDS, SEED = 200, 60, 12
 
@@ -45,6 +46,13 @@ def test_a_mutation_is_another_text_of_the_same_chance() -> None:
     assert changed == [mutated(text, random.Random(seed)) for seed in range(50)]
     values = [mutated_json({"a": [1, {"b": "c"}]}, random.Random(seed)) for seed in range(50)]
     assert len(set(values)) > 30
+
+
+def test_a_time_that_follows_from_batch_size_and_rate_is_no_finding(tmp_path: Path) -> None:
+    whole = [megatron(iteration, rate=1.1) for iteration in (1, 2)]
+    torn = megatron(3, rate=9.1).replace(" elapsed time per iteration (ms): 14131.6 |", "")
+    assert "elapsed" not in torn
+    Logs().judge("\n".join((*whole, torn, "")).encode(), tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(3))

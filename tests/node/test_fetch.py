@@ -320,6 +320,42 @@ def test_brought_once(site: Site, tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file"]
 
 
+def test_a_file_without_a_stated_checksum_is_compared_with_its_first_download(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, record = tmp_path / "wheels" / "toy.whl", tmp_path / "wheels" / "recorded.json"
+    site.address = site.address.replace("://", "://user:pa55word@")
+    asked = spec(site, path, sha256="", record=str(record), key="sha256 of toy's pin set x, wheels")
+    assert fetch.bring(asked) == {"changed": True}
+    said = f"its SHA-256, {SHA256}, is compared from now on: state it as sha256 of toy's pin set x"
+    assert said in capsys.readouterr().err
+    assert "pa55word" not in record.read_text()
+    assert fetch.bring(asked) == {"changed": False}
+    assert capsys.readouterr().err == ""
+    path.unlink()
+    site.data, site.etag = b"another file", '"2"'
+    with pytest.raises(fetch.FetchError) as error:
+        fetch.bring(asked)
+    assert f"not {SHA256} as its first download, recorded in {record}, says" in str(error.value)
+    assert "state the right one as sha256 of toy's pin set x, wheels, or ask who" in str(
+        error.value
+    )
+    assert not path.exists()
+    path.write_bytes(b"left there by somebody")  # a file that is there is no better
+    with pytest.raises(fetch.FetchError, match="as its first download"):
+        fetch.bring(asked)
+
+
+def test_a_file_without_a_stated_checksum_is_the_one_that_another_node_has(
+    site: Site, tmp_path: Path
+) -> None:
+    record = str(tmp_path / "recorded.json")
+    other = {"sha256": "", "record": record, "key": "k", "recorded": "0" * 64}
+    with pytest.raises(fetch.FetchError, match=r"not 000.* as another node, which has it, says"):
+        fetch.bring(spec(site, tmp_path / "a.whl", **other))
+    assert fetch.bring(spec(site, tmp_path / "a.whl", **{**other, "recorded": SHA256}))["changed"]
+
+
 def test_what_was_there_of_another_file_is_given_up(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(b"x" * 1000)
     assert fetch.bring(spec(site, tmp_path / "file"))["changed"]
@@ -350,7 +386,8 @@ def test_a_wrong_checksum_is_one_line(site: Site, tmp_path: Path) -> None:
 def test_a_full_disk_is_said(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file.part").symlink_to("/dev/full")
     with pytest.raises(
-        fetch.FetchError, match=rf"^the disk is full \({tmp_path} has .* free\) while writing"
+        fetch.FetchError,
+        match=rf"^the disk is full \({tmp_path}, mounted at /\S*, has .* free\) while writing",
     ):
         fetch.bring(spec(site, tmp_path / "file"))
 

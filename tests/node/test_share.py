@@ -221,6 +221,33 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     server.server_close()
 
 
+def test_one_that_asks_without_end_is_sent_no_more_than_all_can_need(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 2, tokens=1000)
+    spec = nodes.spec("n1", ["n2"])
+    shelf = Shelf(str(tmp_path))
+    shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
+    hub = serving.Hub(spec, shelf)
+    server = serving.listen(nodes.addresses["n1"], nodes.port, hub)
+    headers = {"X-Trainbench-Token": spec["token"], "X-Trainbench-Node": "n2"}
+    statuses = []
+    for _ in range(1000):
+        connection = http.client.HTTPConnection(nodes.addresses["n1"], nodes.port, timeout=5)
+        span = {"Range": "bytes=0-999999"}
+        connection.request("GET", f"/{nodes.identity}", headers={**headers, **span})
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        statuses.append(answer.status)
+        if statuses[-1] != 206:
+            break
+    manifest = (nodes.roots["n1"] / "d" / "dataset.json").stat().st_size
+    assert statuses[-1] == 429
+    assert hub.most < hub.sent <= hub.most + manifest
+    assert hub.wait() == ["n2"]  # it waits for it no longer
+    server.shutdown()
+    server.server_close()
+
+
 def test_addresses_that_cannot_serve(tmp_path: Path) -> None:
     hub: Any = None
     with pytest.raises(fetch.FetchError, match="which no other node reaches; set cluster_address"):

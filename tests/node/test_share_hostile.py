@@ -67,6 +67,7 @@ class Holder:
     def __init__(self, tmp_path: Path) -> None:
         self.root = tmp_path / "node" / "datasets"
         self.root.mkdir(parents=True)
+        self.recorded: dict[str, list[str]] = {}
         self.victim = tmp_path / "victim" / "precious"
         self.victim.parent.mkdir()
         self.victim.write_bytes(PRECIOUS)
@@ -97,6 +98,7 @@ class Holder:
             "identity": {name: identity},
             "gives": {"holder": [name]},
             "gets": {"taker": [name]},
+            "recorded": self.recorded,
         }
         port = self.server.server_address[1]
         real = http.client.HTTPConnection
@@ -126,6 +128,23 @@ def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Holder]:
     yield holder
     holder.server.shutdown()
     holder.server.server_close()
+
+
+def test_a_node_that_gives_one_dataset_pins_checksums_of_its_own_addresses_alone(
+    holder: Holder,
+) -> None:
+    """Another dataset's file, which this node downloads one day, would be refused, or forged."""
+    own, other = "https://a.example/d.bin", "https://b.example/other.gz"
+    manifest = holder.manifest(
+        bytes={"x": len(EVIL)},
+        sha256={"x": digest(EVIL)},
+        recorded={own: digest(b"1"), other: digest(EVIL)},
+    )
+    holder.serves(manifest, EVIL)
+    holder.recorded = {"d": [own]}
+    assert holder.takes(digest(manifest)) == ""
+    state = json.loads((holder.root / ".state.json").read_text())
+    assert state["recorded"] == {own: digest(b"1")}
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,20 @@ def test_a_wheels_name_says_what_it_holds() -> None:
     assert named == {"name": "oneflow", "requirements": ["oneflow==0.8.0"], "sha256": SUM}
 
 
+def test_a_wheels_address_may_end_in_its_checksum() -> None:
+    url = "https://x.example/toy-1.0-py3-none-any.whl"
+    for wheels in ([{"url": f"{url}#sha256={SUM}"}], [{"url": url, "sha256": SUM}]):
+        assert plan("plain", wheels=wheels)["steps"][-1]["wheel"] == {
+            "url": url,
+            "sha256": SUM,
+            "project": "toy",
+            "version": "1.0",
+            "file": "/opt/tb/systems/mds/plain/wheels/toy-1.0-py3-none-any.whl",
+        }
+    unstated = plan("plain", wheels=[{"url": url}])["steps"][-1]["wheel"]
+    assert (unstated["sha256"], unstated["key"]) == ("", "sha256 of mds's pin set plain, wheels")
+
+
 def test_constraints_are_read_without_comments() -> None:
     assert plan("plain", constraints="locked.txt")["constraints"] == ["pydantic==1.10.13"]
 
@@ -191,6 +205,15 @@ def test_constraints_are_read_without_comments() -> None:
         (
             {"oneflow": {"wheel": "https://x.example/oneflow.tar.gz"}},
             "does not end in the name of a",
+        ),
+        (
+            {"wheels": [{"url": "https://x.example/toy-1.0-py3-none-any.whl#md5=0"}]},
+            "plain: https://x.example/toy-1.0-py3-none-any.whl ends in #md5=0, which nothing"
+            " compares; write #sha256= and 64 hex digits",
+        ),
+        (
+            {"oneflow": {"wheel": f"https://x/o-1-a-b-c.whl#sha256={SUM}", "sha256": "0" * 64}},
+            f"plain, oneflow: https://x/o-1-a-b-c.whl has #sha256={SUM} and the key sha256: 0000",
         ),
         ({"constraints": "absent.txt"}, "there is no /roles/mds/files/constraints/absent.txt"),
         (

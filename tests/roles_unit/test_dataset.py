@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from plugins.datasets import recorded
 from plugins.sharing import shared
 from roles.dataset.action_plugins.datasets import plan
 
@@ -49,6 +50,14 @@ def test_who_shares_is_told_of_the_others_and_of_its_own_part() -> None:
     assert told["identity"] == {"d": "x"}
     assert (list(told["gives"]), list(told["gets"])) == (["b", "c"], ["a", "d", "e"])
     assert shared(planned, addresses)["token"] != told["token"]
+
+
+def test_of_a_dataset_only_the_addresses_without_a_stated_checksum_may_be_recorded() -> None:
+    inputs = [
+        {"file": "a", "address": "https://a", "sha256": "recorded"},
+        {"file": "b", "address": "https://b", "sha256": "0" * 64},
+    ]
+    assert recorded({"d": {"inputs": inputs}, "mine": None}) == {"d": ["https://a"], "mine": []}
 
 
 def test_nobody_shares_where_all_have_the_same() -> None:

@@ -61,6 +61,21 @@ def test_a_node_is_sent_no_file_that_it_was_not_offered(tmp_path: Path, path: st
     assert action.sent == []
 
 
+def test_a_file_is_sent_once_however_often_a_node_asks_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "prefetched"
+    (folder / "pip").mkdir(parents=True)
+    (folder / "pip" / "a.whl").write_bytes(b"x")
+    (folder / "manifest.json").write_text(
+        json.dumps({"files": {"pip/a.whl": [1, SUM]}, "datasets": [], "mirrors": {}})
+    )
+    action = plugin(bring)
+    action.says = {"prefetched:have": {"lacking": ["pip/a.whl"] * 50_000, "extra": []}}
+    asked = {"source": str(folder), "folder": "/opt/tb/prefetched", "data": True, "release": ""}
+    with pytest.raises(Exception, match="asks for one file several times"):
+        action.act(asked, {})
+    assert action.sent == []
+
+
 @pytest.mark.parametrize(
     "files",
     [

@@ -106,6 +106,24 @@ def test_a_node_does_what_it_lacks_as_the_others_have_it() -> None:
     assert work(lacking)["environment"] is True
 
 
+def test_a_wheel_without_a_stated_checksum_is_to_be_the_one_that_another_node_has() -> None:
+    url = "https://x.example/Toy_x-1.0-py3-none-any.whl"
+    has = look([])
+    has["pins"]["p"]["env"]["lines"] = [
+        "toy-x==1.1 @ file:///w/a.whl#sha256=" + "1" * 64,
+        "toy-x==1.0 @ file:///w/b.whl#sha256=" + "2" * 64,
+        "toy-x==1.0 @ file:///w/c.whl#sha256=--no-index",
+    ]
+
+    def wheels(*nodes: dict[str, Any], **more: Any) -> list[Any]:
+        steps = work(look(LACKING), *nodes, wheels=[{"url": url, **more}])["plan"]["steps"]
+        return [step["wheel"].get("recorded") for step in steps if "wheel" in step]
+
+    assert wheels(has) == ["2" * 64]
+    assert wheels(look([])) == [""]
+    assert wheels(has, sha256="3" * 64) == [None]  # the pin set's own counts
+
+
 def test_all_nodes_come_to_the_role_that_builds_what_one_lacks() -> None:
     lacks = look([{"what": "install", "name": "apex"}])
     found = [work(mine, lacks, device="cuda", apex=APEX) for mine in (look([]), lacks)]

@@ -37,7 +37,10 @@ class ActionModule(NodeAction):
             return {"changed": False, **plan(looked, names)}
         if arguments["step"] == "share":
             planned = plan(looked, names)
-            share_plan = shared(planned, self.addresses(LOOKED))
+            share_plan = {
+                **shared(planned, self.addresses(LOOKED)),
+                "recorded": datasets.recorded(self._described()),
+            }
             return {"changed": False, **planned, "shared": share_plan}
         if arguments["step"] == "make":
             mine = looked[self.value("inventory_hostname")]

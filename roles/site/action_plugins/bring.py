@@ -92,6 +92,11 @@ class ActionModule(NodeAction):
                 raise AnsibleActionFail(
                     f"the node asks for {strays[0]!r}, which it was not offered"
                 )
+            if len(before["lacking"]) != len(set(before["lacking"])):
+                raise AnsibleActionFail(
+                    "the node asks for one file several times; it is sent each once, and only as"
+                    " setup offers it: run setup again, and look at that node if it stays"
+                )
             for path in before["lacking"]:
                 if not (source / path).is_file():
                     raise AnsibleActionFail(

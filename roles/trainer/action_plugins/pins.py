@@ -7,6 +7,7 @@ pins: {step: plan, pin: NAME}    one pin set's plan, and what this node is to do
 
 import contextlib
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from node.canonical import canonical
 from node.checked import FileName, Pin
 from node.pin import VARIABLES
 from node.schema import Fields, UnfitError
@@ -35,6 +37,7 @@ SHARED = {
     **{"trees": [], "files": False, "environment": False},
     **{"built": [], "lacking": False, "apex": False},
 }
+WHEEL_SUM = re.compile("#sha256=([0-9a-f]{64})$")  # ends a line of a lock
 BUILD_FILES = ("Containerfile", "sshd_config", "trainbench-sshd")  # of the role container_image
 
 Plan = Mapping[str, Any]
@@ -238,6 +241,32 @@ def pins_in(lines: Sequence[str]) -> list[Pin]:
     return pins
 
 
+def with_sums(plan: Plan, looks: Sequence[Look]) -> list[dict[str, Any]]:
+    """Return a plan's steps; a wheel without a stated checksum gets that of a node that has it.
+
+    It is compared with what comes from the address, and used for nothing else.
+    """
+    lines = [
+        line
+        for look in looks
+        for line in look.get("pins", {}).get(plan["pin"], {}).get("env", {}).get("lines", [])
+    ]
+    steps = []
+    for step in plan["steps"]:
+        wheel = step.get("wheel", {})
+        if wheel and not wheel["sha256"]:
+            name = f"{canonical(wheel['project'])}=={wheel['version']}"
+            digests = [
+                match[1]
+                for line in lines
+                if line.startswith(f"{name} @ ") and (match := WHEEL_SUM.search(line))
+            ]
+            steps.append({**step, "wheel": {**wheel, "recorded": [*digests, ""][0]}})
+        else:
+            steps.append(step)
+    return steps
+
+
 def todo(plan: Plan, question: Plan, looks: Sequence[Look], mine: Look) -> dict[str, Any]:
     """Return what a node is to do about a pin set, of which it said `mine`; `looks` are all nodes'.
 
@@ -249,7 +278,7 @@ def todo(plan: Plan, question: Plan, looks: Sequence[Look], mine: Look) -> dict[
     built = [step["name"] for step in plan["steps"] if "built" in step]
     trees = [{key: tree[key] for key in tree if key != "patches"} for tree in plan["trees"]]
     return {
-        "plan": {**plan, "trees": trees},
+        "plan": {**plan, "trees": trees, "steps": with_sums(plan, looks)},
         "trees": [tree for tree in trees if tree["name"] in mine["trees"]],
         "files": bool(mine["files"]),
         "image": question.get("image", {}),

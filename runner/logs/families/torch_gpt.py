@@ -12,7 +12,7 @@ from node.printable import printable
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.numbers import is_lost, number, quantity, whole_number
 from runner.logs.run_sizes import (
     ATTENTION,
     COMPILE_CACHE,
@@ -75,7 +75,7 @@ class TorchGpt(LineParser):
             step_time_ms=number(fields.get(b"step_time_ms")),
             samples_per_s=number(fields.get(b"samples_per_s")),
             skipped=whole_number(fields.get(b"skipped")) or 0,
-            nan=whole_number(fields.get(b"nan")) or 0,
+            nan=max(whole_number(fields.get(b"nan")) or 0, int(is_lost(fields.get(b"loss")))),
             loss=number(fields.get(b"loss")),
             grad_norm=number(fields.get(b"grad_norm")),
             paused_ms=quantity(fields.get(b"paused_ms")) or 0.0,
