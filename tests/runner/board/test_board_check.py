@@ -464,3 +464,9 @@ def test_bad_input_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert said.count("\n") == 1
+
+
+def test_each_reason_has_its_bad_bundle() -> None:
+    """The other three need a board, another bundle or another attempt: tests above."""
+    bad = {code for _, code in BAD.values()}
+    assert bad | {"duplicate", "chosen_runs", "other_change"} == REASONS.keys()
