@@ -1,7 +1,7 @@
 """The container engines: what each is told, a class where they differ and an entry of the table.
 
 Pure. A new engine is one entry of ENGINES: inventories, plans and setup read the table alone.
-docs/architecture.md, "Containers", says why each is told what it is.
+docs/architecture.md, "Containers", has the design.
 """
 
 from collections.abc import Mapping, Sequence
