@@ -93,7 +93,8 @@ def test_a_detached_bench_is_looked_at_and_ended_from_elsewhere(slow_bench: Benc
     assert "samples/s" in (bench.campaign / "bench.log").read_text()
 
 
-def test_a_detached_bench_says_how_to_look_in(bench: Bench) -> None:
+def test_a_detached_bench_says_how_to_look_in(slow_bench: Bench) -> None:
+    bench = slow_bench
     done = bench.run("--detach")
     assert done.returncode == 0, done
     said = done.stdout
