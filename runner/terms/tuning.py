@@ -2,14 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
-Objective = Literal["step_time", "tokens_per_s", "energy", "memory"]
-OBJECTIVES: Mapping[Objective, str] = {
-    "step_time": "least time per step",
-    "tokens_per_s": "most tokens/s per device; the global batch may be a knob",
-    "energy": "least joules per token",
-    "memory": "least memory per device, at no more than memory_loss_percent of speed",
+
+class Objective(NamedTuple):
+    """What a search looks for, and the figure of a run that it compares: less is better."""
+
+    meaning: str
+    unit: str  # of the figure
+    of_time: bool = True  # the figure is a time, which the model of step times predicts
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "step_time": Objective("least time per step", "s per step"),
+    "tokens_per_s": Objective(
+        "most tokens/s per device; the global batch may be a knob", "s per token of a device"
+    ),
+    "energy": Objective("least joules per token", "J per token", of_time=False),
+    "memory": Objective(
+        "least memory per device, at no more than memory_loss_percent of speed", "s per step"
+    ),
 }
 MEMORY_LOSS_PERCENT = 5.0
 
@@ -32,7 +44,7 @@ class Tuning:
     """
 
     knobs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    objective: Objective = "step_time"
+    objective: str = "step_time"
     memory_loss_percent: float = MEMORY_LOSS_PERCENT
     short_iters: int | None = None
     headroom_percent: float = 5.0

@@ -16,7 +16,7 @@ from runner.tables.row import Row
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import Record
-from runner.terms.tuning import Tuning
+from runner.terms.tuning import OBJECTIVES, Tuning
 from runner.tune.trials import Length, Trial, TrialEnding
 from runner.tuner.knob_candidates import Candidates, RaceCandidate, work_of
 
@@ -122,9 +122,8 @@ class Readings:
         reasons = [row.verdict[code] for code in GATES if code in row.verdict]
         reasons += row.record.measurement.contradicted
         if reading.figure is None and not reasons:
-            quantity = (
-                "J per token" if self.candidates.tuning.objective == "energy" else "step time"
-            )
+            objective = OBJECTIVES[self.candidates.tuning.objective]
+            quantity = "step time" if objective.of_time else objective.unit
             reasons.append(f"no {quantity} was measured")
         share = self.candidates.tuning.headroom_percent
         if self.device_mib and reading.memory_mib:

@@ -14,18 +14,13 @@ from runner.terms.tuned import (
     TunedDifference,
     TunedRun,
 )
+from runner.terms.tuning import OBJECTIVES
 from runner.tune.search import Forecast, Search
 from runner.tune.trials import undisturbed
 from runner.tuner.driver import SearchProgress, Unit
 from runner.tuner.knob_candidates import Candidates, RaceCandidate
 from runner.tuner.readings import TuneReading, trials_of
 
-UNITS: Mapping[str, str] = {
-    "step_time": "s per step",
-    "tokens_per_s": "s per token of a device",
-    "energy": "J per token",
-    "memory": "s per step",
-}
 ENDS: Mapping[str, str] = {
     "decided": "the winner is faster than each other finalist",
     "equal": "the finalists are equal within the margin; the one with least memory wins",
@@ -63,7 +58,7 @@ class Answering:
         best = self.candidates.by_id[winner] if winner else None
         return Tuned(
             objective=self.candidates.tuning.objective,
-            unit=UNITS[self.candidates.tuning.objective],
+            unit=OBJECTIVES[self.candidates.tuning.objective].unit,
             why=why,
             words=progress.stopped or ENDS[why],
             inventory=self.inventory,

@@ -24,6 +24,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.tuned import Tuned
+from runner.terms.tuning import OBJECTIVES
 from runner.tune.beliefs import Knowledge
 from runner.tune.candidates import MachineRates
 from runner.tune.search import TuneRules
@@ -117,7 +118,7 @@ class TuneSession:
         systems = {candidate.long.system for candidate in legal}
         arithmetic = self._arithmetic(legal[0].long) if legal else None
         rates = self.machine.rates(arithmetic, self.cluster.device) if legal else MachineRates()
-        timed = self.candidates.tuning.objective != "energy"
+        timed = OBJECTIVES[self.candidates.tuning.objective].of_time
         earlier = earlier_of(self.runs, self.campaign.name, self.cluster.digest, systems)
         return Knowledge(rates, tuple(earlier) if timed else (), of_time=timed)
 

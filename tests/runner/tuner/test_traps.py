@@ -13,6 +13,7 @@ from runner.matrix.file import parse_matrix
 from runner.tables.tuned_text import text_of
 from runner.terms.cell import Matrix
 from runner.terms.tuned import Tuned, TunedCandidate
+from runner.terms.tuning import OBJECTIVES, Objective
 from tests.runner.campaigns import OUT_OF_MEMORY
 from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
 
@@ -153,3 +154,12 @@ def test_tokens_that_are_not_batch_times_length_are_refused(tmp_path: Path) -> N
     assert tuned.winner == "workers=1"
     assert "32 samples an iteration, and rate x time" in candidate(tuned, "workers=4").reason
     assert "faster, but refused: workers=4" in text_of(tuned)
+
+
+@pytest.mark.parametrize("of_time", [True, False])
+def test_an_objective_says_whether_its_figure_is_predicted_as_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_time: bool
+) -> None:
+    monkeypatch.setitem(OBJECTIVES, "loss", Objective("least loss", "nats", of_time))
+    session = Tuning(tmp_path, lambda *_: steady(1.0), tune_matrix(objective="loss")).session
+    assert session.knowledge.of_time == of_time
