@@ -73,9 +73,9 @@ def redacted(source: str) -> str:
     """A source as messages and logs may show it: without user, password and query."""
     parts = urllib.parse.urlsplit(source)
     if not parts.netloc:
-        return source
-    return urllib.parse.urlunsplit(
-        (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")
+        return printable(source)
+    return printable(
+        urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     )
 
 
@@ -241,12 +241,14 @@ class Download:
             path = urllib.request.url2pathname(urllib.parse.urlsplit(path).path)
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
-                raise FetchError(f"{path} is not a file; bring it there, or correct site_mirrors")
+                raise FetchError(
+                    f"{printable(path)} is not a file; bring it there, or correct site_mirrors"
+                )
             stream = open(path, "rb")  # noqa: SIM115  # closed below; an error here is another
         except OSError as error:
             raise FetchError(
-                f"cannot read {path}: {error.strerror}; bring the file there, or correct "
-                "site_mirrors"
+                f"cannot read {printable(path)}: {error.strerror}; bring the file there, or"
+                " correct site_mirrors"
             ) from None
         with stream:
             state = os.fstat(stream.fileno())

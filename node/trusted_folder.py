@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+ACL_USER, ACL_GROUP, ACL_WRITE = 2, 8, 2  # of linux/posix_acl_xattr.h: named entries, a right
+
+
 class UntrustedError(Exception):
     """Somebody else can change what a folder holds; the sentence says who, and the cure."""
 
@@ -97,6 +100,27 @@ def _refuse_open(path: str, facts: os.stat_result, groups: Collection[int]) -> N
                 "%s can write to %s, and so change what runs; see that nobody else left anything"
                 " in it, then: chmod %s-w %s%s"
                 % (writer, path, letter, path, hint if letter == "g" else "")
+            )
+
+    if facts.st_mode & stat.S_IWGRP:  # else no entry of an access list lets anybody write
+        _refuse_listed(path, groups)
+
+
+def _refuse_listed(path: str, groups: Collection[int]) -> None:
+    """Refuse a folder whose access list (setfacl) lets another user or group write to it."""
+    import struct
+
+    try:
+        entries = os.getxattr(path, "system.posix_acl_access")[4:]
+    except OSError:  # it has none
+        return
+    for kind, rights, number in struct.iter_unpack("<HHI", entries):
+        user = kind == ACL_USER and number not in (os.geteuid(), 0)
+        if rights & ACL_WRITE and (user or (kind == ACL_GROUP and number not in groups)):
+            raise UntrustedError(
+                "%s can write to %s by its access list, and so change what runs; see that nobody"
+                " else left anything in it, then: setfacl -b %s"
+                % (_user(number) if user else "the group %s" % _group(number), path, path)
             )
 
 

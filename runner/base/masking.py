@@ -22,8 +22,10 @@ MARGIN = 1 << 12  # of them, in which a name and its value are together
 _CORE = re.compile(
     r"(?<!(?:bos|eos|pad|unk|cls|sep|per)[_-])(?<!mask[_-])token(?![is]|[_-]ids?(?![a-z]))"
     r"|secret|passw|passphrase|credential|api[_-]?key|access[_-]?key|private|authorization"
+    r"|sshpass|[_-]pwd(?![a-z])"
+    r"|(?:db|smtp|mysql|pg|ftp|proxy|user|admin|root|sudo)[_-]?pass(?![a-z])"
 )
-_MARKS = ("token", "secret", "passw", "passphrase", "credential", "key", "private", "authorization")
+_MARKS = ("token", "secret", "pass", "pwd", "credential", "key", "private", "authorization")
 _BEFORE = re.compile(r"[\w.-]{0,64}\Z")
 # Behind the core of a name: its rest, what stands between, and the value.
 _VALUE = re.compile(
@@ -270,7 +272,8 @@ def _is_value(name: str, match: re.Match[str], value: str) -> bool:
     between = match["between"]
     option = name.startswith("-")
     if between.isspace() or (between[0] == "," and match["close"]):
-        return option and not value.startswith("-")
+        netrc = name.lower() == "password" and _is_random(value)  # its words, and no sentence
+        return (option and not value.startswith("-")) or netrc
     if between[0] == ",":
         return False
     if _PLAIN.fullmatch(value):

@@ -67,9 +67,11 @@ def opened(path: Path) -> Iterator[OpenBundle]:
 def _refuse_by_size(path: Path) -> str:
     """Read the archive once, keeping nothing; its SHA-256. Raises RefusedError, UserError."""
     try:
-        size = path.stat().st_size
+        size, plain = path.stat().st_size, path.is_file()
     except OSError:
         raise UserError(f"there is no file {path}; name bundles that `publish` wrote") from None
+    if not plain:  # a FIFO is waited for, a device is read for ever
+        raise UserError(f"{path} is not a plain file; name bundles that `publish` wrote")
     if size > MOST_PACKED:
         raise RefusedError(
             "too_large", f"{size / MIB:.1f} MiB; a board takes {MOST_PACKED // MIB} MiB"

@@ -356,6 +356,14 @@ def test_a_file_without_a_stated_checksum_is_the_one_that_another_node_has(
     assert fetch.bring(spec(site, tmp_path / "a.whl", **{**other, "recorded": SHA256}))["changed"]
 
 
+def test_no_address_or_path_is_said_with_its_escapes(tmp_path: Path) -> None:
+    name = "\x1b]0;owned\x07\x1b[2J.whl"
+    for source in (f"file:///nowhere/{name}", f"/nowhere/{name}", str(tmp_path)):
+        with pytest.raises(fetch.FetchError) as error:
+            fetch.Download(source, str(tmp_path / "x")).run()
+        assert str(error.value).isprintable()
+
+
 def test_what_was_there_of_another_file_is_given_up(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file.part").write_bytes(b"x" * 1000)
     assert fetch.bring(spec(site, tmp_path / "file"))["changed"]

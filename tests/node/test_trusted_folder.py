@@ -1,6 +1,7 @@
 """A folder that is executed from is this user's: another who can change it is found, however."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,22 @@ def test_a_users_own_group_is_no_other_user(monkeypatch: pytest.MonkeyPatch) -> 
     assert 77 not in trusted_folder.own_groups()
     Group.gr_mem, Group.gr_name = [], "users"
     assert 77 not in trusted_folder.own_groups()
+
+
+@pytest.mark.parametrize(("kind", "who"), [(2, "user 4242"), (8, "the group 4242")])
+def test_an_access_list_that_lets_another_write_is_found(folder: Path, kind: int, who: str) -> None:
+    def entries(rights: int) -> bytes:
+        rows = [(1, 7, -1), (2, rights, OTHER), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
+        if kind == trusted_folder.ACL_GROUP:
+            rows = [(1, 7, -1), (4, 5, -1), (8, rights, OTHER), (16, 7, -1), (32, 5, -1)]
+        packed = (struct.pack("<HHi", *row) for row in rows)
+        return struct.pack("<I", 2) + b"".join(packed)
+
+    try:
+        os.setxattr(folder, "system.posix_acl_access", entries(5))
+    except OSError:
+        pytest.skip("the file system has no access lists")
+    assert refused(folder) == ""
+    os.setxattr(folder, "system.posix_acl_access", entries(7))
+    assert f"{who} can write to {folder} by its access list" in refused(folder)
+    assert f"then: setfacl -b {folder}" in refused(folder)

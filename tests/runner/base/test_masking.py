@@ -41,6 +41,10 @@ HIDDEN = [
     f"[rank3]: 2026-01-01 --hf_token={X}",
     f"İ HF_TOKEN={X}",
     f"token: {X}{X}",
+    f"MYSQL_PWD={X} mysqldump",
+    f"export SSHPASS={X}",
+    f"SMTP_PASS={X} --db-pass {X}",
+    f"machine x login me password {X}",
 ]
 KEPT = [
     "tokens: 4096 tokens_per_s=12.5 loss per token: 2.31 token 5",
@@ -51,6 +55,7 @@ KEPT = [
     "torch_gpt step=1/5 samples_per_s=1.00 step_time_ms=2.00 loss=1.0",
     "git clone https://x.org/a@b",
     "user@host:/path sk-learn hf_hub eyJ ghp_ AKIA",
+    "password incorrectly set, forward_pass: done, OLDPWD=/home pass=2 bypass=yes_please",
     "TOKENIZERS_PARALLELISM=false NCCL_DEBUG=INFO key: value",
 ]
 FORMS = [

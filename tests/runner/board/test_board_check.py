@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import re
 import subprocess
 import tarfile
@@ -470,3 +471,16 @@ def test_each_reason_has_its_bad_bundle() -> None:
     """The other three need a board, another bundle or another attempt: tests above."""
     bad = {code for _, code in BAD.values()}
     assert bad | {"duplicate", "chosen_runs", "other_change"} == REASONS.keys()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_plain_file_is_not_read(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "x.publication.tar.gz"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    assert main(["board", "check", str(path)]) == 2
+    assert f"{path} is not a plain file" in capsys.readouterr().err
