@@ -82,7 +82,7 @@ def test_bench_and_status(
     assert command("bench") == 0
     found = runs(tmp_path)
     assert [run.outcome.status for run in found if run.outcome] == ["ok", "ok"]
-    nice = os.nice(0) + 3
+    nice = min(os.nice(0) + 3, 19)  # the lowest priority is 19
     assert all(f"loss {nice} " in run.log(rank).read_text() for run in found for rank in (0, 1))
     capsys.readouterr()
     assert command("status") == 0
