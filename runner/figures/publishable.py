@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
-from runner.base.text import listing
+from runner.base.text import counted, listing
 from runner.figures import devices
 from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
@@ -259,7 +259,7 @@ def _faulted(evidence: CellEvidence) -> str:
     count = sum(len(story.faults) for story in stories)
     again = sum(story.faulted for story in stories)
     if count:
-        return f"{count} faults were caused in its runs"
+        return f"{counted(count, 'fault')} {'was' if count == 1 else 'were'} caused in its runs"
     return f"{again} of its runs went on after a failure" if again else ""
 
 

@@ -267,6 +267,7 @@ def test_killed_at_random_it_never_goes_on_wrong(
             process.send_signal(signal.SIGKILL)
         seen = numbered(said(ranks))
         wrong += [at for at, loss in seen.items() if loss != reference[at]]
+        print(f"kill {number}: went on at {resumed[-1:]}, {len(wrong)} wrong so far", flush=True)
         if "40" in seen:  # it came through: the next begins again
             folder = tmp_path / f"on{number}"
     seen = numbered(said(start(folder)))
