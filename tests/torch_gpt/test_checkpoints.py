@@ -25,6 +25,7 @@ from tests.torch_gpt.test_training import (  # noqa: F401
     SHAPE,
     TRAINER,
     Run,
+    environment,
     places,
     prefix,
 )
@@ -230,6 +231,7 @@ def test_killed_at_random_it_never_goes_on_wrong(
     KILLS says how often; each kill is of a run that saves after each iteration.
     """
     dice, kills = random.Random(40), int(os.environ.get("KILLS", "4"))  # no secret
+    paths = {"PYTHONPATH": environment()["PYTHONPATH"]}  # torch's, too
 
     def start(folder: Path) -> list[subprocess.Popen[str]]:
         argv = [
@@ -243,7 +245,7 @@ def test_killed_at_random_it_never_goes_on_wrong(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, **place},
+                env={**os.environ, **place, **paths},
             )
             for place in places(2)
         ]
