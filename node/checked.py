@@ -27,7 +27,7 @@ class Checked(str):
 
     pattern: ClassVar[str]
     most: ClassVar[int] = 255
-    what: ClassVar[str]
+    description: ClassVar[str]
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Checked(str):
         """Check the text."""
         if isinstance(text, str) and len(text) <= cls.most and re.fullmatch(cls.pattern, text):
             return str.__new__(cls, text)
-        raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.what))
+        raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.description))
 
     @classmethod
     def check(cls: type[Self], value: Any, where: str) -> Self:
@@ -53,28 +53,28 @@ class HostName(Checked):
     """A node's name in the inventory: one part of a path, and no option of a program."""
 
     pattern = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-    what = "a node's name of letters, digits, '.', '_' and '-'"
+    description = "a node's name of letters, digits, '.', '_' and '-'"
 
 
 class Address(Checked):
     """An IPv4 or IPv6 address, or a name of the network's."""
 
     pattern = r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.-]+)?"
-    what = "an address or a name of the network's"
+    description = "an address or a name of the network's"
 
 
 class CellId(Checked):
     """The name of a cell's folder: what it sets, made safe, and a hash of all that runs."""
 
     pattern = r"[A-Za-z0-9_=+,-][A-Za-z0-9._=+,-]*"
-    what = "a cell's folder, of letters, digits and '._=+,-'"
+    description = "a cell's folder, of letters, digits and '._=+,-'"
 
 
 class FileName(Checked):
     """One part of a path: neither `.` nor `..`, without slash or control character."""
 
     pattern = rf"(?!\.\.?$){PART}"
-    what = "a file's name, without a slash"
+    description = "a file's name, without a slash"
 
 
 class InsidePath(Checked):
@@ -82,35 +82,35 @@ class InsidePath(Checked):
 
     pattern = rf"(?!/)(?:(?!\.\.?(?:/|$)){PART}(?:/(?!$)|$))+"
     most = 1_000
-    what = "a path inside its folder, without '..'"
+    description = "a path inside its folder, without '..'"
 
 
 class VariableName(Checked):
     """A name of an environment variable, as a shell takes it."""
 
     pattern = r"[A-Za-z_][A-Za-z0-9_]*"
-    what = "a variable's name of letters, digits and '_'"
+    description = "a variable's name of letters, digits and '_'"
 
 
 class Sha256(Checked):
     """A checksum: 64 hex digits, small."""
 
     pattern = r"[0-9a-f]{64}"
-    what = "a SHA-256 of 64 hex digits"
+    description = "a SHA-256 of 64 hex digits"
 
 
 class WheelName(FileName):
     """The file of a wheel."""
 
     pattern = r"[A-Za-z0-9][A-Za-z0-9._+-]*\.whl"
-    what = "the name of a wheel's file"
+    description = "the name of a wheel's file"
 
 
 class Pin(Checked):
     """A package of exactly one version, as a line of pip's: no address, no option."""
 
     pattern = r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*"
-    what = "an exact pin, name==version"
+    description = "an exact pin, name==version"
 
 
 class SshKey(Checked):
@@ -118,7 +118,7 @@ class SshKey(Checked):
 
     pattern = r"[a-z][a-z0-9@.-]* [A-Za-z0-9+/]+={0,2}"
     most = 8_000  # 16,384 bits of RSA have 2,800
-    what = "a public key, its type and base64"
+    description = "a public key, its type and base64"
 
     def __new__(cls, text: Any, where: str = "") -> SshKey:
         """Check the text, and what it encodes."""
@@ -129,5 +129,5 @@ class SshKey(Checked):
         except binascii.Error:
             blob = b""
         if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode() + b"\x00"):
-            raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.what))
+            raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.description))
         return key  # type: ignore[return-value]  # Checked's __new__ made one of this class

@@ -35,7 +35,7 @@ class DebName(Checked):
     """The file of a Debian package, as apt calls it."""
 
     pattern = r"[A-Za-z0-9][A-Za-z0-9.+~%_-]*\.deb"
-    what = "the name of a Debian package's file"
+    description = "the name of a Debian package's file"
 
 
 COUNT = Whole()

@@ -20,14 +20,14 @@ class Version(Checked):
     """A version: YAML makes a number of 3.10, which is another one."""
 
     pattern = r"[0-9A-Za-z][0-9A-Za-z.+!_-]*"
-    what = 'a version in quotes, such as "3.11"'
+    description = 'a version in quotes, such as "3.11"'
 
 
 class Commit(Checked):
     """A commit, by all of its digits: fewer may become another one's."""
 
     pattern = r"[0-9a-f]{40}"
-    what = "a commit by its 40 hex digits"
+    description = "a commit by its 40 hex digits"
 
 
 class Address(Checked):
@@ -35,7 +35,7 @@ class Address(Checked):
 
     pattern = r"[^-\s]\S*"
     most = 2_000
-    what = "an address"
+    description = "an address"
 
 
 def optional(kinds: Mapping[str, Kind]) -> dict[str, tuple[Kind, None]]:

@@ -25,6 +25,6 @@ def frame(
     """
     with archive.opened(Path(runs), None if campaign is None else str(campaign)) as source:
         document = read_campaign(
-            source.campaign, Path.cwd().resolve(), shown=source.shown, baseline=baseline
+            source.campaign, Path.cwd().resolve(), reader_path=source.shown, baseline=baseline
         )
     return to_frame(document.rows)

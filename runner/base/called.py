@@ -8,5 +8,5 @@ CALLED = "trainbench" if Path(sys.argv[0]).name == "trainbench" else MODULE
 
 
 def as_called(text: str) -> str:
-    """Return a text of ours with the commands named as this process was called."""
+    """Return our text with the commands named as this process was called."""
     return text.replace(MODULE, CALLED)

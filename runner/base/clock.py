@@ -1,4 +1,4 @@
-"""Times for people: UTC everywhere, so that a run has one day, whoever reads it and where."""
+"""Times for people: UTC everywhere, so that a run has one day for all readers."""
 
 import time
 

@@ -138,7 +138,7 @@ class ExactWord(_Escaped):
 class MarkdownText(_Escaped):
     """One line that Markdown shows as it is: no link, image, HTML, code, table or list of its own.
 
-    An underscore inside a word is none of Markdown's signs.
+    An underscore inside a word is not a sign of Markdown.
     """
 
     __slots__ = ()

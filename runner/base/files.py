@@ -17,7 +17,7 @@ from runner.base.errors import UserError
 def read_text(path: Path, most: int, description: str) -> str:
     """Return a plain file's text in UTF-8, of at most `most` bytes; `description` is its purpose.
 
-    Raises UserError of one sentence: a device, a pipe and a socket are no files, for they may have
+    Raises UserError of one sentence: a device, a pipe and a socket are not files, for they may have
     no end.
     """
     where = printable(str(path))
@@ -49,7 +49,7 @@ def write_text(path: Path, text: str) -> None:
 def atomic_file(target: Path, mode: int = 0o666, *, follow: bool = True) -> Iterator[IO[bytes]]:
     """Give a stream whose bytes take the place of `target` once all are on the disk.
 
-    Until then, and where anything fails, `target` is what it was. What is no plain file, such as
+    Until then, and where anything fails, `target` is what it was. What is not a plain file, such as
     /dev/stdout, is written as it is. `mode` is that of a new file. A link leads to the file that
     it names; without `follow` it is replaced, as in folders of runs. Raises OSError.
     """

@@ -37,7 +37,7 @@ def readers_end(when: Callable[[], bool]) -> Iterator[None]:
 
 
 def open_log(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a log to be read from any place; its holes are no part of it.
+    """Open a log to be read from any place; its holes do not count.
 
     Raises OSError: NotPlainError for anything but a plain file, and, also while it is read,
     where it is larger or takes longer than a log may.

@@ -248,7 +248,7 @@ def _places(text: str, value: str) -> Iterator[int]:
 
 
 def _named_secrets(text: str) -> Iterator[_Span]:
-    """Yield the secrets that stand behind a name of theirs."""
+    """Yield the secrets that follow a secret's name."""
     small = text.lower()
     if len(small) != len(text):  # a few letters outside of ASCII have small ones of two
         small = "".join(letter.lower() if letter.isascii() else letter for letter in text)
@@ -268,7 +268,7 @@ def _named_secrets(text: str) -> Iterator[_Span]:
 
 
 def _is_value(name: str, match: re.Match[str], value: str) -> bool:
-    """Return whether a name and what stands behind it are a secret's, and no sentence."""
+    """Return whether a name and what follows it are a secret's, and not a sentence."""
     between = match["between"]
     option = name.startswith("-")
     if between.isspace() or (between[0] == "," and match["close"]):

@@ -32,7 +32,7 @@ DEFAULT_INVENTORY = existing_path("inventory/local")
 
 
 def node_root(cluster_root: str) -> PurePosixPath:
-    """Return a node's root folder. A relative one lies in the own folder (a local connection only).
+    """Return a node's root folder. A relative one is in the own folder (a local connection only).
 
     playbooks/group_vars/all.yml has the same rule as `node_root`; a test compares them.
     """

@@ -72,7 +72,7 @@ def shape(noun: Any) -> Fields:
     `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `tuple[X, X]`, `Mapping[str, X]`, `X | None`,
     `Literal`, `Any` (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer.
     A field with a default may be missing; one with a `key` in its metadata is called so in JSON.
-    Raises TypeError for an annotation that is none of these.
+    Raises TypeError for any other annotation.
     """
     hints = get_type_hints(noun, include_extras=True)
     needed: dict[str, Kind] = {}

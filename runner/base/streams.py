@@ -75,7 +75,7 @@ def reader_is_gone(error: OSError) -> bool:
 
 
 def nobody_reads() -> None:
-    """Send what is left of our output nowhere, since whoever read it has gone."""
+    """Send what is left of our output nowhere, since its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

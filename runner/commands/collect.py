@@ -178,7 +178,7 @@ def print_campaign(
         document = read_campaign(
             source.campaign,
             base.resolve(),
-            shown=source.shown,
+            reader_path=source.shown,
             baseline=baseline,
             shape=shape,
             evidence=format in ("html", "json"),

@@ -126,4 +126,4 @@ def _side(name: str, runs: Path) -> Any:
                     " `collect --format json`"
                 ) from None
     with archive.opened(runs, name) as source:
-        return side(name, read_campaign(source.campaign, Path.cwd(), shown=source.shown))
+        return side(name, read_campaign(source.campaign, Path.cwd(), reader_path=source.shown))

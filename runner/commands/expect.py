@@ -144,7 +144,7 @@ def _campaign(chosen: argparse.Namespace) -> tuple[Path, "Sequence[Row]"]:
                 " neither; leave it out: a campaign says it itself"
             )
     with archive.opened(chosen.runs, chosen.target) as source:
-        rows = read_campaign(source.campaign, Path.cwd(), shown=source.shown).rows
+        rows = read_campaign(source.campaign, Path.cwd(), reader_path=source.shown).rows
         return source.campaign.path, choose(
             rows, chosen.only, lambda row: (row.cell, row.record.cell_id)
         )

@@ -20,7 +20,7 @@ def read_campaign(
     campaign: Campaign,
     relative_to: Path,
     *,
-    shown: Path | None = None,
+    reader_path: Path | None = None,
     copy_of: Campaign | None = None,
     baseline: str | None = None,
     shape: str | None = None,
@@ -30,18 +30,20 @@ def read_campaign(
 ) -> CampaignDocument:
     """Read the campaign; paths of logs begin at `relative_to`.
 
-    `shown` is the folder in which readers find the campaign, where that is another than the one
-    read here; `copy_of` the campaign of which this one is a copy, which bench may run now.
+    `reader_path` is the folder in which readers find the campaign, where that is another than
+    the one read here; `copy_of` the campaign of which this one is a copy, which bench may run now.
     `baseline` (AXIS=VALUE) and `shape` go before the matrix's own. With `evidence` each run has its
     commands and the end of its logs; whole logs are packed up to `logs_mib` MiB of gzip together.
     `prices` give cells their cost.
 
     Raises UserError where the folder holds no campaign, or for an unknown baseline or shape.
     """
-    records = records_of(campaign, relative_to, reader_path=shown, of=copy_of)
+    records = records_of(campaign, relative_to, reader_path=reader_path, of=copy_of)
     layout, published = layout_of(campaign, shape)
     runs = (
-        evidence_of_records(campaign, records, relative_to, reader_path=shown) if evidence else {}
+        evidence_of_records(campaign, records, relative_to, reader_path=reader_path)
+        if evidence
+        else {}
     )
     return CampaignDocument(
         rows=rows(

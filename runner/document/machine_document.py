@@ -23,9 +23,9 @@ def values(document: CampaignDocument) -> dict[str, Any]:
     evidence.
     """
     table = table_values(document.rows, document.published, document.hidden)
-    words = {"title": document.title, "description": document.description}
-    held: dict[str, Any] = plain({"schema": table.pop("schema"), **words, **table})
-    return held
+    texts = {"title": document.title, "description": document.description}
+    content: dict[str, Any] = plain({"schema": table.pop("schema"), **texts, **table})
+    return content
 
 
 def to_json(document: CampaignDocument) -> str:
@@ -43,11 +43,11 @@ def to_json(document: CampaignDocument) -> str:
 
     docs/schemas/table.json has all of it as a JSON schema.
     """
-    held = values(document)
-    for row, written in zip(document.rows, held["rows"], strict=True):
+    content = values(document)
+    for row, written in zip(document.rows, content["rows"], strict=True):
         for record, run in zip(row.records, written["runs"], strict=True):
             run |= _run(record, document.evidence.get((record.cell_id, record.repeat)))
-    return json_text(held) + "\n"
+    return json_text(content) + "\n"
 
 
 def _run(record: Record, evidence: Evidence | None) -> dict[str, Any]:

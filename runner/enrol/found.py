@@ -75,37 +75,39 @@ class Found:
 
 def read_answer(host: str, text: str) -> Found:
     """Read what a machine printed. Raises UserError that names the machine and the value."""
-    said: dict[str, list[str]] = {}
+    lines_by_key: dict[str, list[str]] = {}
     for line in text[:MOST_BYTES].splitlines():
         mark, _, pair = line.partition(" ")
         key, equals, value = pair.partition("=")
         if mark == MARK and equals:
-            said.setdefault(key, []).append(value.strip())
+            lines_by_key.setdefault(key, []).append(value.strip())
 
-    def one(key: str, pattern: str, most: int = 200) -> str:
-        return _fit(host, key, (said.get(key) or [""])[0], pattern, most)
+    def single(key: str, pattern: str, most: int = 200) -> str:
+        return _fit(host, key, (lines_by_key.get(key) or [""])[0], pattern, most)
 
-    def each(key: str, pattern: str) -> tuple[str, ...]:
-        values = [value for value in said.get(key, ())[:MOST_NODES] if value]
+    def several(key: str, pattern: str) -> tuple[str, ...]:
+        values = [value for value in lines_by_key.get(key, ())[:MOST_NODES] if value]
         return tuple(dict.fromkeys(_fit(host, key, value, pattern, 200) for value in values))
 
     pythons = [
         _fit(host, "python", value, r"/[A-Za-z0-9._/+-]+ [0-9]{1,2}\.[0-9]{1,3}", 300).split()
-        for value in said.get("python", ())[:4]
+        for value in lines_by_key.get("python", ())[:4]
     ]
     python, version = _newest_enough(host, [(path, _numbers(text)) for path, text in pythons])
-    memory = [_fit(host, "gpu", mib, r"[0-9]{1,8}", 8) for mib in said.get("gpu", ())[:MOST_NODES]]
+    memory = [
+        _fit(host, "gpu", mib, r"[0-9]{1,8}", 8) for mib in lines_by_key.get("gpu", ())[:MOST_NODES]
+    ]
     return Found(
-        user=one("user", r"[A-Za-z_][A-Za-z0-9._-]*"),
-        root=one("root", ROOT, 1_000),
+        user=single("user", r"[A-Za-z_][A-Za-z0-9._-]*"),
+        root=single("root", ROOT, 1_000),
         python=python,
         version=version,
         gpus=tuple(map(int, memory)),
-        npus=int(one("npus", r"[0-9]{0,4}") or 0),
-        interfaces=each("route", r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,31}"),
-        nameless=each("nameless", r"[A-Za-z0-9_.:%-]+"),
-        shared=one("disk", r"[A-Za-z0-9._/ ?()-]*") in SHARED,
-        writable=bool(one("writable", r"yes|")),
+        npus=int(single("npus", r"[0-9]{0,4}") or 0),
+        interfaces=several("route", r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,31}"),
+        nameless=several("nameless", r"[A-Za-z0-9_.:%-]+"),
+        shared=single("disk", r"[A-Za-z0-9._/ ?()-]*") in SHARED,
+        writable=bool(single("writable", r"yes|")),
     )
 
 
@@ -137,25 +139,28 @@ def _fit(host: str, key: str, value: str, pattern: str, most: int) -> str:
     )
 
 
-def same(found: Mapping[str, Found], read: Callable[[Found], Value], what: str, cure: str) -> Value:
+def same(
+    facts: Mapping[str, Found], read: Callable[[Found], Value], title: str, cure: str
+) -> Value:
     """Return what all machines answer alike. Raises UserError that names two that differ."""
-    (first, one), *others = found.items()
-    for host, other in others:
-        if read(other) != read(one):
+    (reference_host, reference), *remaining = facts.items()
+    for host, facts_there in remaining:
+        if read(facts_there) != read(reference):
             raise UserError(
-                f"{what} differs: {first} has {read(one)}, {host} has {read(other)}; {cure}"
+                f"{title} differs: {reference_host} has {read(reference)}, {host} has"
+                f" {read(facts_there)}; {cure}"
             )
-    return read(one)
+    return read(reference)
 
 
-def devices_of(found: Found, device: str) -> int:
+def devices_of(facts: Found, device: str) -> int:
     """Return how many devices of a kind a machine has."""
-    return {"cuda": len(found.gpus), "npu": found.npus}.get(device, 2)
+    return {"cuda": len(facts.gpus), "npu": facts.npus}.get(device, 2)
 
 
-def device_of(found: Iterable[Found]) -> str:
+def device_of(facts: Iterable[Found]) -> str:
     """Return what the machines train on: the GPUs or NPUs that all of them have, else CPUs."""
-    machines: list[Any] = list(found)
-    if all(one.gpus for one in machines):
+    machines: list[Any] = list(facts)
+    if all(machine.gpus for machine in machines):
         return "cuda"
-    return "npu" if all(one.npus for one in machines) else "cpu"
+    return "npu" if all(machine.npus for machine in machines) else "cpu"

@@ -45,17 +45,17 @@ def make(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     if chosen.slurm:
         return _make_slurm(chosen, talk)
     _refuse_to_overwrite(folder, chosen.overwrite, talk)
-    way, wanted = _way(chosen), Preference(chosen.device, _root(chosen.root))
+    way, preference = _way(chosen), Preference(chosen.device, _root(chosen.root))
     machines = _machines(chosen, talk)
     talk.say(f"asking {listing([machine.name for machine in machines])} over ssh")
     addresses = [machine.address for machine in machines]
-    said = ask_all(machines, way, wanted.root, addresses)
-    unknown = [one for one in machines if kind_of(said[one.name].silent) == NEW_KEY]
+    answers = ask_all(machines, way, preference.root, addresses)
+    unknown = [machine for machine in machines if kind_of(answers[machine.name].silent) == NEW_KEY]
     if unknown and _record_keys(unknown, way, talk):
-        said |= ask_all(unknown, way, wanted.root, addresses)
-    found = _found(said, machines, way.user)
-    cluster = _write(folder, files(machines, found, way, wanted))
-    _tell(cluster, found, talk)
+        answers |= ask_all(unknown, way, preference.root, addresses)
+    facts = _facts_of(answers, machines, way.user)
+    cluster = _write(folder, files(machines, facts, way, preference))
+    _tell(cluster, facts, talk)
     return cluster
 
 
@@ -93,23 +93,23 @@ def _make_slurm(chosen: argparse.Namespace, talk: Conversation) -> Cluster:
     return cluster
 
 
-def _found(
-    said: Mapping[str, HostAnswer], machines: Sequence[Machine], user: str
+def _facts_of(
+    answers: Mapping[str, HostAnswer], machines: Sequence[Machine], user: str
 ) -> dict[str, Found]:
     """Read what all said. Raises UserError that names each that is silent or odd."""
-    silent = {name: one.silent for name, one in said.items() if not one.answer}
+    silent = {name: answer.silent for name, answer in answers.items() if not answer.answer}
     addresses: dict[str, str] = {machine.name: machine.address for machine in machines}
     faults = out_of_reach(silent, addresses, listed=False, user=user)
-    found = {}
-    for name, one in said.items():
+    facts = {}
+    for name, answer in answers.items():
         if name not in silent:
             try:
-                found[name] = read_answer(name, one.answer)
+                facts[name] = read_answer(name, answer.answer)
             except UserError as error:
                 faults.append(str(error))
     if faults:
         raise UserError("; ".join(faults))
-    return found
+    return facts
 
 
 def _refuse_to_overwrite(folder: Path, agreed: bool, talk: Conversation) -> None:
@@ -157,18 +157,26 @@ def _machines(chosen: argparse.Namespace, talk: Conversation) -> tuple[Machine, 
         return named.from_hostfile(chosen.hostfile)
     if chosen.nodes_of:
         return named.from_partition(chosen.nodes_of)
-    words = chosen.hosts or []
-    if not words and talk.ask is not None:
-        words = [talk.ask("hosts (gpu01 gpu02=10.0.0.12 node[01-16], or localhost): ")]
-    return named.from_words(words)
+    host_words = chosen.hosts or []
+    if not host_words and talk.ask is not None:
+        host_words = [talk.ask("hosts (gpu01 gpu02=10.0.0.12 node[01-16], or localhost): ")]
+    return named.from_words(host_words)
 
 
 def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> bool:
     """Show the host keys of machines that are not known, and record them where that is wanted."""
     scanned = scan_all(machines, way)
-    keys = {name: one for name, one in scanned.items() if isinstance(one, HostKeys)}
-    for name, one in scanned.items():
-        lines = one.fingerprints if isinstance(one, HostKeys) else (one,)
+    keys = {
+        name: keys_or_reason
+        for name, keys_or_reason in scanned.items()
+        if isinstance(keys_or_reason, HostKeys)
+    }
+    for name, keys_or_reason in scanned.items():
+        lines = (
+            keys_or_reason.fingerprints
+            if isinstance(keys_or_reason, HostKeys)
+            else (keys_or_reason,)
+        )
         talk.say(f"host keys of {name}, which are not recorded here:")
         for line in lines:
             talk.say(_inset(line))
@@ -182,8 +190,8 @@ def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> b
             " --record-host-keys"
         )
     files: dict[Path, list[str]] = {}
-    for one in keys.values():
-        files.setdefault(one.file, []).extend(one.lines)
+    for keys_or_reason in keys.values():
+        files.setdefault(keys_or_reason.file, []).extend(keys_or_reason.lines)
     record(files)
     talk.say(f"recorded in {', '.join(map(str, files))}")
     return True
@@ -193,18 +201,18 @@ def _inset(line: str) -> str:
     return f"  {line}"
 
 
-def _tell(cluster: Cluster, found: Mapping[str, Found], talk: Conversation) -> None:
+def _tell(cluster: Cluster, facts: Mapping[str, Found], talk: Conversation) -> None:
     """Say what was found and written, what may not work, and what is next."""
     path, root = cluster.path, cluster.nodes[0].root
     nodes = counted(len(cluster.nodes), "node")
     talk.say(f"wrote {path}: {nodes}, {cluster.device}, {root}")
     for node in cluster.nodes:
-        one = found[node.host]
-        python = ".".join(map(str, one.version))
-        way = f"by {', '.join(one.interfaces)}" if one.interfaces else ""
-        words = [node.host, node.address, f"{node.devices} devices", f"Python {python}", way]
-        talk.say(_inset("  ".join(filter(None, words))))
-    for note in _notes(cluster, found):
+        facts_here = facts[node.host]
+        python = ".".join(map(str, facts_here.version))
+        way = f"by {', '.join(facts_here.interfaces)}" if facts_here.interfaces else ""
+        columns = [node.host, node.address, f"{node.devices} devices", f"Python {python}", way]
+        talk.say(_inset("  ".join(filter(None, columns))))
+    for note in _notes(cluster, facts):
         talk.say(f"note: {note}")
     _tell_next(path, talk)
 
@@ -217,23 +225,23 @@ def _tell_next(path: Path, talk: Conversation) -> None:
     )
 
 
-def _notes(cluster: Cluster, found: Mapping[str, Found]) -> list[str]:
+def _notes(cluster: Cluster, facts: Mapping[str, Found]) -> list[str]:
     """Say what will need a hand."""
     notes = []
-    if closed := [name for name, one in found.items() if not one.writable]:
+    if closed := [name for name, facts_here in facts.items() if not facts_here.writable]:
         root = cluster.nodes[0].root
         notes.append(
-            f"{found[closed[0]].user} may not write to {root} on {listing(closed)}; make that"
+            f"{facts[closed[0]].user} may not write to {root} on {listing(closed)}; make that"
             " folder theirs, or name another with --root"
         )
-    if old := [name for name, one in found.items() if one.version < TORCH_PYTHON]:
+    if old := [name for name, facts_here in facts.items() if facts_here.version < TORCH_PYTHON]:
         notes.append(
             f"torch_gpt wants a Python 3.11 or newer, which {listing(old)} lacks; setup brings one"
             " by conda, or name one in ansible_python_interpreter"
         )
-    if odd := [name for name, one in found.items() if one.nameless]:
+    if odd := [name for name, facts_here in facts.items() if facts_here.nameless]:
         notes.append(
-            f"{listing(odd)} cannot resolve {listing(found[odd[0]].nameless)}; name those hosts by"
+            f"{listing(odd)} cannot resolve {listing(facts[odd[0]].nameless)}; name those hosts by"
             " their addresses (NAME=ADDRESS), since runs meet there"
         )
     return notes

@@ -45,10 +45,10 @@ class Machine:
 def from_words(words: Iterable[str]) -> tuple[Machine, ...]:
     """Read `a,b n[01-04] gpu01=10.0.0.11`. Raises UserError that names the word."""
     machines = []
-    for word in (part for text in words for part in _parts(text)):
+    for word in (item for text in words for item in _parts(text)):
         name, equals, address = word.partition("=")
         if "[" in word and not equals:
-            machines += [_machine(each, each) for each in _expanded(word)]
+            machines += [_machine(host, host) for host in _expanded(word)]
         else:
             user, at, host = name.rpartition("@")
             if at:
@@ -60,15 +60,15 @@ def from_words(words: Iterable[str]) -> tuple[Machine, ...]:
 def from_hostfile(path: Path) -> tuple[Machine, ...]:
     """Read a DeepSpeed hostfile by the program of inventory/allocation. Raises UserError."""
     argv = [sys.executable, str(HOSTFILES), "--list"]
-    said = answer(argv, TRAINBENCH_HOSTFILE=str(path.resolve()))
+    printed = answer(argv, TRAINBENCH_HOSTFILE=str(path.resolve()))
     try:
-        listed = parse(said.encode(), _LISTED, str(path))
+        listed = parse(printed.encode(), _LISTED, str(path))
     except UnfitError as error:
         raise UserError(f"{path} cannot be read as a hostfile: {error}") from None
-    known = listed["_meta"]["hostvars"]
+    hostvars = listed["_meta"]["hostvars"]
     machines = []
     for host in listed["nodes"]["hosts"]:
-        variables = known.get(host, {})
+        variables = hostvars.get(host, {})
         devices = variables.get("cluster_devices_per_node")
         machines.append(_machine(host, variables.get("ansible_host", host), devices))
     return bounded(machines)
@@ -76,28 +76,30 @@ def from_hostfile(path: Path) -> tuple[Machine, ...]:
 
 def from_partition(name: str) -> tuple[Machine, ...]:
     """Return the nodes of one of Slurm's partitions. Raises UserError."""
-    said = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"])
-    if not said.split():
+    printed = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"])
+    if not printed.split():
         raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
-    return bounded(_machine(each, each) for each in said.split())
+    return bounded(_machine(host, host) for host in printed.split())
 
 
 def bounded(machines: Iterable[Machine]) -> tuple[Machine, ...]:
     """Return each once. Raises UserError for none, too many, or one name for two addresses."""
-    found: dict[str, Machine] = {}
+    by_name: dict[str, Machine] = {}
     for machine in machines:
-        if found.setdefault(machine.name, machine) != machine:
+        if by_name.setdefault(machine.name, machine) != machine:
             raise UserError(f"{machine.name} is named with two addresses; give each its own name")
-    if not found:
+    if not by_name:
         raise UserError("no hosts were named; name them, as in --hosts gpu01 gpu02=10.0.0.12")
-    if len(found) > MOST_NODES:
-        raise UserError(f"{len(found)} hosts are more than {MOST_NODES}, the most of an inventory")
-    if len(found) > 1 and any(machine.local for machine in found.values()):
+    if len(by_name) > MOST_NODES:
+        raise UserError(
+            f"{len(by_name)} hosts are more than {MOST_NODES}, the most of an inventory"
+        )
+    if len(by_name) > 1 and any(machine.local for machine in by_name.values()):
         raise UserError(
             "other hosts cannot reach this machine as localhost; name this"
             " machine by the address that the others know"
         )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def _parts(text: str) -> Sequence[str]:
@@ -109,7 +111,7 @@ def _parts(text: str) -> Sequence[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    return [part for part in parts if part]
+    return [item for item in parts if item]
 
 
 def _expanded(word: str) -> Sequence[str]:
@@ -129,8 +131,8 @@ def _machine(name: str, address: object, devices: object = None) -> Machine:
 def answer(argv: Sequence[str], **env: str) -> str:
     """Return what a program of this machine prints. Raises UserError with its first words."""
     cure = "start it where Slurm's programs are, or name each host"
-    done = run(argv, env={**os.environ, **env}, cure=cure)
-    if done.returncode != 0:
-        first = (done.stderr.strip() or "it said nothing").splitlines()[0]
-        raise UserError(printable(first.removeprefix("error: "))[:500])
-    return done.stdout
+    completed = run(argv, env={**os.environ, **env}, cure=cure)
+    if completed.returncode != 0:
+        first_line = (completed.stderr.strip() or "it said nothing").splitlines()[0]
+        raise UserError(printable(first_line.removeprefix("error: "))[:500])
+    return completed.stdout

@@ -31,7 +31,7 @@ class Way:
     port: int | None = None
     config: str = ""
 
-    def argv(self, *words: str) -> list[str]:
+    def argv(self, *more_words: str) -> list[str]:
         """Return ssh with these options, and the words behind them."""
         options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}"]
         if self.config:
@@ -42,7 +42,7 @@ class Way:
             options += ["-i", self.key]
         if self.port:
             options += ["-p", str(self.port)]
-        return ["ssh", *options, *words]
+        return ["ssh", *options, *more_words]
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def ask_all(
         peers = dict.fromkeys([*addresses[:2], addresses[(at + 1) % len(addresses)]])
         script = ["sh", "-s", "--", root, *peers]
         argv = script if machine.local else way.argv("--", machine.address, shlex.join(script))
-        return _said(argv)
+        return _answer_of(argv)
 
-    return _each(machines, ask)
+    return _by_machine(machines, ask)
 
 
 def scan_all(machines: Sequence[Machine], way: Way) -> dict[str, HostKeys | str]:
@@ -87,21 +87,21 @@ def scan_all(machines: Sequence[Machine], way: Way) -> dict[str, HostKeys | str]
     def scan(machine: Machine) -> HostKeys | str:
         settings = _settings(machine, way)
         host, port = settings.get("hostname", machine.address), settings.get("port", "22")
-        known = settings.get("hostkeyalias") or (host if port == "22" else f"[{host}]:{port}")
+        host_name = settings.get("hostkeyalias") or (host if port == "22" else f"[{host}]:{port}")
         file = shlex.split(settings.get("userknownhostsfile", "~/.ssh/known_hosts"))[0]
         argv = ["ssh-keyscan", "-T", str(CONNECT_S), "-p", port, "--", host]
-        said = run(argv).stdout
-        lines = key_lines(known, said)
+        scanned = run(argv).stdout
+        lines = key_lines(host_name, scanned)
         if not lines:
             return f"{machine.name} shows no host key at {host}, port {port}"
-        shown = run(["ssh-keygen", "-l", "-f", "-"], "\n".join(lines) + "\n").stdout
-        return HostKeys(lines, Path(file).expanduser(), tuple(shown.split("\n")[:-1]))
+        fingerprints = run(["ssh-keygen", "-l", "-f", "-"], "\n".join(lines) + "\n").stdout
+        return HostKeys(lines, Path(file).expanduser(), tuple(fingerprints.split("\n")[:-1]))
 
-    return _each(machines, scan)
+    return _by_machine(machines, scan)
 
 
-def key_lines(known: str, scanned: str) -> tuple[str, ...]:
-    """Return what ssh-keyscan printed as lines for `known`: a key type and its base64, no more.
+def key_lines(host_name: str, scanned: str) -> tuple[str, ...]:
+    """Return what ssh-keyscan printed as lines for `host_name`: only a key type and its base64.
 
     Pure. A machine chooses what it prints, so nothing of it is taken as it is.
     """
@@ -115,7 +115,7 @@ def key_lines(known: str, scanned: str) -> tuple[str, ...]:
         except (binascii.Error, ValueError):
             continue
         if inside[4 : 4 + len(key[0])] == key[0].encode():
-            lines.append(f"{known} {key[0]} {key[1]}")
+            lines.append(f"{host_name} {key[0]} {key[1]}")
     return tuple(dict.fromkeys(lines))
 
 
@@ -133,21 +133,21 @@ def record(keys: Mapping[Path, Sequence[str]]) -> None:
             raise UserError(f"{path} cannot be written: {error}; no host key is recorded") from None
 
 
-def _each(machines: Sequence[Machine], work: Callable[[Machine], Made]) -> dict[str, Made]:
+def _by_machine(machines: Sequence[Machine], work: Callable[[Machine], Made]) -> dict[str, Made]:
     with ThreadPoolExecutor(min(AT_ONCE, len(machines))) as pool:
-        made = list(pool.map(work, machines))
-    return {machine.name: one for machine, one in zip(machines, made, strict=True)}
+        results = list(pool.map(work, machines))
+    return {machine.name: result for machine, result in zip(machines, results, strict=True)}
 
 
 def _settings(machine: Machine, way: Way) -> dict[str, str]:
     """Return what ssh would use for a machine, by its own account."""
-    said = run(way.argv("-G", "--", machine.address)).stdout
-    lines = (line.partition(" ") for line in said.splitlines())
+    printed = run(way.argv("-G", "--", machine.address)).stdout
+    lines = (line.partition(" ") for line in printed.splitlines())
     return {key: value for key, _, value in lines if value}
 
 
-def _said(argv: Sequence[str]) -> HostAnswer:
-    said = run(argv, ASK)
-    if f"{MARK} user=" in said.stdout:
-        return HostAnswer(said.stdout)
-    return HostAnswer(silent=said.stderr[-2_000:].strip() or "its shell gives no answer")
+def _answer_of(argv: Sequence[str]) -> HostAnswer:
+    completed = run(argv, ASK)
+    if f"{MARK} user=" in completed.stdout:
+        return HostAnswer(completed.stdout)
+    return HostAnswer(silent=completed.stderr[-2_000:].strip() or "its shell gives no answer")

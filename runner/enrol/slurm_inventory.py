@@ -52,7 +52,7 @@ class Partition:
 
 
 def ask(name: str) -> Partition:
-    """Ask Slurm about a partition. Raises UserError where there is none."""
+    """Ask Slurm about a partition. Raises UserError for an unknown one."""
     output = answer(["sinfo", "--noheader", "--Node", f"--partition={name}", f"--format={FORMAT}"])
     return read(name, output)
 

@@ -30,12 +30,12 @@ class Preference:
 
 
 def files(
-    machines: Sequence[Machine], found: Mapping[str, Found], way: Way, wanted: Preference
+    machines: Sequence[Machine], facts: Mapping[str, Found], way: Way, preference: Preference
 ) -> dict[str, str]:
     """Return the files of an inventory by path. Raises UserError where machines do not fit."""
-    device = wanted.device or device_of(found.values())
+    device = preference.device or device_of(facts.values())
     counts: dict[str, int] = {
-        m.name: m.devices or devices_of(found[m.name], device) for m in machines
+        m.name: m.devices or devices_of(facts[m.name], device) for m in machines
     }
     if lacking := [name for name, count in counts.items() if not count]:
         tool = {"cuda": "nvidia-smi", "npu": "npu-smi"}[device]
@@ -43,16 +43,18 @@ def files(
             f"{', '.join(lacking)} has no device that {tool} shows, and --device is {device}; see"
             f" that its driver works (`{tool}`), leave it out, or take --device cpu"
         )
-    root = same(found, lambda one: one.root, "the root folder", "name one with --root")
-    made = {
-        HOSTS: _hosts(machines, found, way, counts),
-        CLUSTER: _cluster(found, device, root, counts),
+    root = same(
+        facts, lambda machine_facts: machine_facts.root, "the root folder", "name one with --root"
+    )
+    texts = {
+        HOSTS: _hosts(machines, facts, way, counts),
+        CLUSTER: _cluster(facts, device, root, counts),
         SETUP: _SETUP,
     }
-    for path, text in made.items():
+    for path, text in texts.items():
         if re.search(r"\{[{%#]", text):
             raise UserError(f"{path} would hold a template ({{{{); give plain names and paths")
-    return made
+    return texts
 
 
 def scalar(text: str) -> str:
@@ -63,12 +65,12 @@ def scalar(text: str) -> str:
 
 def _hosts(
     machines: Sequence[Machine],
-    found: Mapping[str, Found],
+    facts: Mapping[str, Found],
     way: Way,
     counts: Mapping[str, int],
 ) -> str:
     """Write hosts.yml: what all have alike stands once, below."""
-    pythons = {found[machine.name].python for machine in machines}
+    pythons = {facts[machine.name].python for machine in machines}
     lines = [
         "---",
         "# Written by `init`; yours to edit. The order of the hosts is the order of node ranks.",
@@ -76,20 +78,20 @@ def _hosts(
         "  hosts:",
     ]
     for machine in machines:
-        own = {}
+        variables = {}
         if str(machine.address) != str(machine.name) and not machine.local:
-            own["ansible_host"] = scalar(machine.address)
+            variables["ansible_host"] = scalar(machine.address)
         if len(pythons) > 1:
-            own["ansible_python_interpreter"] = scalar(found[machine.name].python)
+            variables["ansible_python_interpreter"] = scalar(facts[machine.name].python)
         if len(set(counts.values())) > 1:
-            own["cluster_devices_per_node"] = str(counts[machine.name])
-        inside = ", ".join(f"{key}: {value}" for key, value in own.items())
+            variables["cluster_devices_per_node"] = str(counts[machine.name])
+        inside = ", ".join(f"{key}: {value}" for key, value in variables.items())
         lines.append(f"    {scalar(machine.name)}: {{{inside}}}")
     shared = {}
     if machines[0].local:
         shared["ansible_connection"] = "local"
     else:
-        shared["ansible_user"] = scalar(found[machines[0].name].user)
+        shared["ansible_user"] = scalar(facts[machines[0].name].user)
         if way.key:
             shared["ansible_ssh_private_key_file"] = scalar(way.key)
         if way.port:
@@ -105,14 +107,14 @@ def _hosts(
     return "\n".join(lines) + "\n"
 
 
-def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping[str, int]) -> str:
+def _cluster(facts: Mapping[str, Found], device: str, root: str, counts: Mapping[str, int]) -> str:
     """Write cluster.yml: what docs/inventory.md describes, key by key."""
-    shared = all(one.shared for one in found.values()) and len(found) > 1
-    place = "one file system that all nodes share" if shared else "a disk of each node's own"
+    shared = all(machine_facts.shared for machine_facts in facts.values()) and len(facts) > 1
+    disk = "one file system that all nodes share" if shared else "a disk of each node's own"
     lines = [
         "---",
         "# What the cluster is; docs/inventory.md describes each key.",
-        f"# Holds systems, datasets and runs: on {place}.",
+        f"# Holds systems, datasets and runs: on {disk}.",
         f"cluster_root: {scalar(root)}",
     ]
     if shared:
@@ -122,7 +124,7 @@ def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping
         if device == "cpu":
             lines.append("# For cpu: how many training processes per node at once.")
         lines.append(f"cluster_devices_per_node: {next(iter(counts.values()))}")
-    memory = [mib for one in found.values() for mib in one.gpus]
+    memory = [mib for machine_facts in facts.values() for mib in machine_facts.gpus]
     if device == "cuda" and memory:
         lines += [
             "# Of the smallest device, as nvidia-smi says it, to warn of a cell that does not fit.",
@@ -131,15 +133,17 @@ def _cluster(found: Mapping[str, Found], device: str, root: str, counts: Mapping
     lines += [
         f"# What setup puts on the nodes: `{CALLED} systems` lists what there is.",
         "cluster_systems: [torch_gpt]",
-        *_network(found, device),
+        *_network(facts, device),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _network(found: Mapping[str, Found], device: str) -> list[str]:
+def _network(facts: Mapping[str, Found], device: str) -> list[str]:
     """Write the interface by which the machines reach each other, for every process of a run."""
-    names = dict.fromkeys(name for one in found.values() for name in one.interfaces)
-    if not names and len(found) == 1:
+    names = dict.fromkeys(
+        name for machine_facts in facts.values() for name in machine_facts.interfaces
+    )
+    if not names and len(facts) == 1:
         return ["cluster_env: {GLOO_SOCKET_IFNAME: lo}"]
     if not names:
         return [

@@ -79,16 +79,16 @@ def decide(
 
 
 def learned(ended: Outcome, measured: Measurement) -> Outcome:
-    """Return an ok outcome as it is, or as diverged where the last loss is no finite number."""
+    """Return an ok outcome as it is, or as diverged where the last loss is not finite."""
     at = diverged_at(measured.intervals)
     if ended.status != "ok" or at is None:
         return ended
     cause = Cause.NAN_LOSS
-    words = (
+    reason = (
         f"the loss was NaN or infinite at iteration {at}, the last that logged one: lower lr, or"
         " check precision and data"
     )
-    return replace(ended, status=cause.status, cause=cause, reason=words, ending=words)
+    return replace(ended, status=cause.status, cause=cause, reason=reason, ending=reason)
 
 
 def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Outcome:

@@ -36,7 +36,7 @@ def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
 def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:
     """Say what a run that is over measured, and how it ended, whatever it left.
 
-    A log that our code fails on is a bug of ours, and one run's: the outcome says so, and no later
+    A log that our code fails on is our bug, and one run's: the outcome says so, and no later
     bench meets it again.
     """
     try:
@@ -48,15 +48,17 @@ def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, 
 
 def unreadable(error: Exception) -> Outcome:
     """Return the outcome of a run whose folder could not be read; it carries no numbers."""
-    words = Masks().text(printable(str(error)))[:300] or "no words"
+    message = Masks().text(printable(str(error)))[:300] or "no words"
     if isinstance(error, OSError):
         where = "/".join(Path(error.filename or "").parts[-2:])
-        words = printable(": ".join(filter(None, (where, error.strerror or str(error)))))
+        message = printable(": ".join(filter(None, (where, error.strerror or str(error)))))
     elif not isinstance(error, UserError):
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}:{last.lineno}"
-        words = f"{type(error).__name__} in {place}: {words}; report it with the run's folder"
-    reason = f"what the run left cannot be read: {words}"
+        newest_frame = traceback.extract_tb(error.__traceback__)[-1]
+        code_line = f"{Path(newest_frame.filename).name}:{newest_frame.lineno}"
+        message = (
+            f"{type(error).__name__} in {code_line}: {message}; report it with the run's folder"
+        )
+    reason = f"what the run left cannot be read: {message}"
     return Outcome(UNREADABLE, Cause.UNREADABLE, reason, reason)
 
 
@@ -71,18 +73,18 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         play_words=play_words,
     )
     # What the matrix's own patterns did not find; of a run that failed there is more to say.
-    told = ended.status == "ok" or not measured.intervals
-    if told:
+    certain = ended.status == "ok" or not measured.intervals
+    if certain:
         ended = adding(ended, *measured.missing.values(), *measured.contradicted)
-    if ended.cause == Cause.STALLED and (ranks := stall.words(stood(attempt))):
+    if ended.cause == Cause.STALLED and (ranks := stall.waited_for(stood(attempt))):
         ended = adding(ended, ranks)
     return explain(ended, attempt, steps=len(measured.intervals))
 
 
-def adding(ended: Outcome, *words: str) -> Outcome:
+def adding(ended: Outcome, *sentences: str) -> Outcome:
     """Return the outcome with more sentences behind the one that it has."""
-    said = "; ".join(filter(None, (ended.ending or ended.reason, *words)))
-    return replace(ended, ending=said, reason=said) if words else ended
+    sentence = "; ".join(filter(None, (ended.ending or ended.reason, *sentences)))
+    return replace(ended, ending=sentence, reason=sentence) if sentences else ended
 
 
 def stood(attempt: RunFolder) -> list[stall.RankState]:
@@ -102,21 +104,21 @@ def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
     if not ended.cause:
         return ended
     logs = attempt.logs()
-    first = telling_rank(attempt, ended)
+    telling = telling_rank(attempt, ended)
     verdict: Verdict | None = None
     if ended.cause in EXPLAINED:
         # The node that ended the run comes first: without a clock in the logs, it is the cause.
-        paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != first)]
+        paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != telling)]
         present = [path for path in paths if path.is_file()]
         verdict = diagnose(present, steps=steps, name=attempt.inside)
-    own = stall.LABEL.split(tail(logs[first]).decode("utf-8", "replace"))[0]
-    return with_verdict(ended, verdict, last_words(own.encode()))
+    last_output = stall.LABEL.split(tail(logs[telling]).decode("utf-8", "replace"))[0]
+    return with_verdict(ended, verdict, last_words(last_output.encode()))
 
 
 def telling_rank(attempt: Attempt, ended: Outcome) -> int:
     """Return the rank of the node that ended the run first, else the first."""
     halt, hosts = attempt.halt, attempt.hosts
-    first = halt.host if halt else None
+    first_host = halt.host if halt else None
     if halt is None and ended.status != "ok":  # else all nodes ended well: nobody need read how
-        first = first_bad(attempt.endings())
-    return next((rank for rank, host in hosts.items() if host == first), min(hosts))
+        first_host = first_bad(attempt.endings())
+    return next((rank for rank, host in hosts.items() if host == first_host), min(hosts))

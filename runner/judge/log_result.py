@@ -69,7 +69,9 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         system=reading.system,
         family=_family(reading.kind),
         status=end.status,
-        reason="; ".join(said for said in (end.sentence, reading.why, *reading.notes) if said),
+        reason="; ".join(
+            reason for reason in (end.sentence, reading.why, *reading.notes) if reason
+        ),
         logged_lines=summary.logged_lines,
         counted_lines=summary.counted_lines,
         runs=summary.runs,
@@ -87,7 +89,7 @@ def log_result(paths: Sequence[Path], reading: Reading) -> LogResult:
         skipped=summary.skipped if logged else None,
         nan=summary.nan if logged else None,
         last_loss=summary.loss.value,
-        last_validation_loss=_last(reading.validation) if logged else None,
+        last_validation_loss=_last_loss(reading.validation) if logged else None,
         memory_mib=_rounded(next(memory, None)) if logged else None,
         **{key: _rounded(mib) for key, mib in reading.memory.items() if logged},
     )
@@ -109,10 +111,10 @@ def _by_steps(rate: RunningSums) -> tuple[float, float] | None:
 
 def _medians(name: str, figure: RunningSums) -> dict[str, float | None]:
     middle = figure.median()
-    known = None
+    interval = None
     if middle is not None:
-        known = of_counted(*figure.values.settled(), middle, figure.newest)
-    return {f"{name}_median": _rounded(middle), **_ends(f"{name}_median", known)}
+        interval = of_counted(*figure.values.settled(), middle, figure.newest)
+    return {f"{name}_median": _rounded(middle), **_ends(f"{name}_median", interval)}
 
 
 def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
@@ -122,8 +124,8 @@ def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | 
 
 def planned_of(reading: Reading, train_iters: int | None = None) -> int | None:
     """Return the iteration at which the run was to end, as given or by its log's own words."""
-    said = train_iters or whole_number(reading.facts.get(TRAIN_ITERS)) or None
-    return planned(said, reading.facts, reading.summary.last_iteration or 0)
+    stated = train_iters or whole_number(reading.facts.get(TRAIN_ITERS)) or None
+    return planned(stated, reading.facts, reading.summary.last_iteration or 0)
 
 
 def end_of(
@@ -141,15 +143,15 @@ def end_of(
             f"the loss was NaN or infinite at iteration {summary.loss.diverged_at}, the last that"
             " logged one",
         )
-    last = summary.last_iteration or 0
-    short = is_short(last, summary.gap or min(summary.covers, WIDEST), of)
+    last_iteration = summary.last_iteration or 0
+    short = is_short(last_iteration, summary.gap or min(summary.covers, WIDEST), of)
     if verdict.status == "ok" and short and not verdict.closed:
-        why = f"the log ends at iteration {last} of {of}, and nothing in it says why"
+        why = f"the log ends at iteration {last_iteration} of {of}, and nothing in it says why"
         return Verdict("unfinished", why)
     return verdict
 
 
-def _last(validation: Mapping[int, float]) -> float | None:
+def _last_loss(validation: Mapping[int, float]) -> float | None:
     return validation[max(validation)] if validation else None
 
 

@@ -18,13 +18,13 @@ def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
     if not system.own_keys or not measured.intervals:
         return
     cell = system.typed(cell)
-    tokens, own = system.tokens_per_sample(cell), UNKNOWN.or_by(measured.facts)
-    for what, ours, theirs in (
-        ("tokens_per_sample", tokens, own.tokens_per_sample),
-        ("devices", cell.world_size, own.devices),
+    tokens, logged = system.tokens_per_sample(cell), UNKNOWN.or_by(measured.facts)
+    for quantity, ours, theirs in (
+        ("tokens_per_sample", tokens, logged.tokens_per_sample),
+        ("devices", cell.world_size, logged.devices),
     ):
         if ours and theirs and ours != theirs:
-            yield f"the cell says {ours} {what}, and its log {theirs}"
+            yield f"the cell says {ours} {quantity}, and its log {theirs}"
     if doubt := rate_doubt(cell, measured):
         yield doubt
 

@@ -48,17 +48,21 @@ def read_stacks(host: str, text: str) -> list[RankState]:
         if rank is None:
             continue
         frames = _frames(stack)
-        held = next((reason for reason in _HELD if label.endswith(reason)), "")
-        waited = any(place in file for file, _, _ in frames[:_TELLING] for place in _WAITS)
+        reason_held = next((reason for reason in _HELD if label.endswith(reason)), "")
+        waited = any(wait in file for file, _, _ in frames[:_TELLING] for wait in _WAITS)
         frame = "{}:{} in {}".format(*frames[0]) if frames else ""
-        ranks.append(RankState(host, whole_number(rank[1]) or 0, held, frame, waited))
+        ranks.append(RankState(host, whole_number(rank[1]) or 0, reason_held, frame, waited))
     return ranks
 
 
 def _frames(stack: str) -> list[tuple[str, str, str]]:
     """List (file, line, function) of the main thread's frames, innermost first."""
     threads = re.split(r"^(?=(?:Current thread|Thread) )", stack, flags=re.MULTILINE)
-    main = [one for one in threads if one.startswith("Current thread") or '"MainThread"' in one]
+    main = [
+        thread
+        for thread in threads
+        if thread.startswith("Current thread") or '"MainThread"' in thread
+    ]
     frames = []
     for line in (main or threads)[-1].splitlines():
         if match := _FRAME.match(line[:LONGEST_FRAME]):
@@ -71,25 +75,31 @@ def _frames(stack: str) -> list[tuple[str, str, str]]:
 
 def holding(ranks: Sequence[RankState]) -> list[RankState]:
     """Return the ranks that the others waited for; none where it cannot be said."""
-    held = [one for one in ranks if one.held]
-    if held:
-        return held if len(held) < len(ranks) else []
-    apart = [one for one in ranks if not one.waited and one.frame]
-    if len(apart) == 1 and len(ranks) > 1 and all(one.waited for one in ranks if one not in apart):
+    holders = [rank for rank in ranks if rank.held]
+    if holders:
+        return holders if len(holders) < len(ranks) else []
+    apart = [rank for rank in ranks if not rank.waited and rank.frame]
+    if (
+        len(apart) == 1
+        and len(ranks) > 1
+        and all(rank.waited for rank in ranks if rank not in apart)
+    ):
         return apart
     return []
 
 
-def words(ranks: Sequence[RankState]) -> str:
+def waited_for(ranks: Sequence[RankState]) -> str:
     """Say which rank the others waited for, in a few words; nothing where it cannot be said."""
-    found = holding(ranks)
-    if found and found[0].held:
-        return f"the others waited for {_named(found)}, which was {found[0].held}"
-    if found:
-        return f"{_named(found)} stood at {found[0].frame}, the others waited in a collective"
+    holders = holding(ranks)
+    if holders and holders[0].held:
+        return f"the others waited for {_rank_names(holders)}, which was {holders[0].held}"
+    if holders:
+        return (
+            f"{_rank_names(holders)} stood at {holders[0].frame}, the others waited in a collective"
+        )
     return ""
 
 
-def _named(ranks: Sequence[RankState]) -> str:
-    first = f"rank {ranks[0].rank} ({ranks[0].host})"
-    return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"
+def _rank_names(ranks: Sequence[RankState]) -> str:
+    first_name = f"rank {ranks[0].rank} ({ranks[0].host})"
+    return first_name if len(ranks) == 1 else f"{first_name} and {len(ranks) - 1} more"

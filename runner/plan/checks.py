@@ -26,10 +26,10 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
             for sentence in error.sentences:
                 refused.setdefault(sentence, []).append(cell.name)
     faults = Faults()
-    for words, names in refused.items():
-        others = f" and {counted(len(names) - 1, 'other cell')}" if len(names) > 1 else ""
+    for reason, names in refused.items():
+        more_cells = f" and {counted(len(names) - 1, 'other cell')}" if len(names) > 1 else ""
         with faults.gathered():
-            raise UserError(f"cell {names[0]}{others}: {words}")
+            raise UserError(f"cell {names[0]}{more_cells}: {reason}")
     faults.check()
 
 
@@ -116,9 +116,9 @@ def _check_sizes(cell: Cell) -> None:
     system = load_system(cell.system)
     sizes = system.sizes(cell)
     splits = [split for split in system.parallel if split.name in sizes]
-    own = {split.name: sizes[split.name] for split in splits if not split.within}
-    if cell.world_size % prod(own.values()):
-        product = " x ".join(f"{name} {size}" for name, size in own.items() if size > 1)
+    model_sizes = {split.name: sizes[split.name] for split in splits if not split.within}
+    if cell.world_size % prod(model_sizes.values()):
+        product = " x ".join(f"{name} {size}" for name, size in model_sizes.items() if size > 1)
         raise UserError(
             f"{product} does not divide the {cell.world_size} devices (nodes {cell.nodes} x"
             f" devices_per_node {cell.devices_per_node}); change one"
@@ -130,11 +130,11 @@ def _check_sizes(cell: Cell) -> None:
                 f" {sizes[split.within]}, whose ranks it splits; change one"
             )
     model = system.architecture(cell)
-    for part in model.divided() if model else ():
-        size = sizes.get(part.size, 1)
-        if part.count % size:
+    for divided in model.divided() if model else ():
+        size = sizes.get(divided.size, 1)
+        if divided.count % size:
             raise UserError(
-                f"{part.size} {size} does not divide {part.what} {part.count}; change one"
+                f"{divided.size} {size} does not divide {divided.what} {divided.count}; change one"
             )
     if batch := system.given_batch_size(cell):
         micro = int(cell.parameters["micro_batch_size"])

@@ -42,28 +42,29 @@ def check_image(cell: Cell, cluster: Cluster) -> None:
     _check_mounted(engine, "cluster_scratch", cluster.scratch)
 
 
-def _check_mounted(engine: ContainerEngine, name: str, place: PurePosixPath | None) -> None:
+def _check_mounted(engine: ContainerEngine, name: str, path: PurePosixPath | None) -> None:
     """Refuse a folder that the engine cannot be told to mount."""
-    if odd := [letter for letter in engine.separators if letter in str(place)]:
+    if odd := [letter for letter in engine.separators if letter in str(path)]:
         raise UserError(
-            f"{name} is {place}, and {engine.name} cannot mount a path with '{odd[0]}'; name"
+            f"{name} is {path}, and {engine.name} cannot mount a path with '{odd[0]}'; name"
             " another folder"
         )
 
 
 def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None:
     """Refuse an engine that the cluster's runs cannot have."""
-    named = f"pin {cell.pin} is an image, and cluster_container_engine is {engine.name}"
+    beginning = f"pin {cell.pin} is an image, and cluster_container_engine is {engine.name}"
     fitting = [
-        each.name
-        for each in ENGINES.values()
-        if (each.filed or not cluster.one_root) and each.starter in ("", cluster.engine.starter)
+        candidate.name
+        for candidate in ENGINES.values()
+        if (candidate.filed or not cluster.one_root)
+        and candidate.starter in ("", cluster.engine.starter)
     ]
     if engine.starter and cluster.engine.setup_lines(cell.placement):
         raise UserError(
-            f"{named}, which has a run's whole task in the image, without the node's modules; take"
-            f" out {cluster.engine.prefix}setup, or name one of"
-            f" {', '.join(each.name for each in ENGINES.values() if not each.starter)}"
+            f"{beginning}, which has a run's whole task in the image, without the node's modules;"
+            f" take out {cluster.engine.prefix}setup, or name one of"
+            f" {', '.join(option.name for option in ENGINES.values() if not option.starter)}"
         )
     if engine.name not in fitting:
         why = (
@@ -71,10 +72,10 @@ def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None
             if engine.starter
             else "whose images are in each node's own storage, which setup does not reach here"
         )
-        raise UserError(f"{named}, {why}; name one of {', '.join(fitting)}")
+        raise UserError(f"{beginning}, {why}; name one of {', '.join(fitting)}")
     if cluster.one_root and engine.kept and not cluster.scratch:
         raise UserError(
-            f"{named}, which takes images into a storage on a disk of each node's own; set"
+            f"{beginning}, which takes images into a storage on a disk of each node's own; set"
             " cluster_scratch to a folder there"
         )
 
@@ -96,10 +97,10 @@ def wrap(
     engine = ENGINES[settings.engine]
     _check_mounted(engine, "the campaign's folder (--runs)", campaign)
     scratch = PurePosixPath(node.scratch) if node.scratch else None
-    folders = [each for each in (root, campaign, scratch) if each]
-    mounts = [Mount(str(each), str(each)) for each in _outermost(folders)]
+    folders = [folder for folder in (root, campaign, scratch) if folder]
+    mounts = [Mount(str(folder), str(folder)) for folder in _outermost(folders)]
     keys = {f"{node.home}/mesh": "mesh", HOST_KEY: "ssh_host_ed25519_key"} if command.ssh else {}
-    mounts += [Mount(place, f"{WITHIN}/{within}", True) for place, within in keys.items()]
+    mounts += [Mount(host_path, f"{WITHIN}/{within}", True) for host_path, within in keys.items()]
     stored = engine.kept and not cluster.one_root
     container = Container(
         name=_name(node, engine, cluster),
@@ -147,14 +148,14 @@ def _name(node: NodeContext, engine: ContainerEngine, cluster: Cluster) -> str:
     return f"trainbench-{JOB_ID}-{_short(node.home)}" if again else ""
 
 
-def _short(place: PurePosixPath) -> str:
-    return hashlib.sha256(str(place).encode()).hexdigest()[:12]
+def _short(path: PurePosixPath) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:12]
 
 
 def _outermost(folders: Iterable[PurePosixPath]) -> list[PurePosixPath]:
-    """Return the folders without those that lie in another."""
-    found: list[PurePosixPath] = []
+    """Return the folders without those that are in another."""
+    outermost: list[PurePosixPath] = []
     for folder in sorted(set(folders)):
-        if not any(folder.is_relative_to(each) for each in found):
-            found.append(folder)
-    return found
+        if not any(folder.is_relative_to(outer) for outer in outermost):
+            outermost.append(folder)
+    return outermost

@@ -58,8 +58,8 @@ def dry_run(
     """
     runs = runs_of(matrix, cluster, only, folder)
     cells = [run.cell for run in runs]
-    given = preview(runs, matrix.repeats) if preview else ()
-    scheduled = [{cluster.engine.name: dict(each)} for each in given]
+    previews = preview(runs, matrix.repeats) if preview else ()
+    scheduled = [{cluster.engine.name: dict(preview_of_run)} for preview_of_run in previews]
     plans = []
     for number, (cell, run) in enumerate(zip(cells, runs, strict=True)):
         estimate = load_system(cell.system).estimate
@@ -169,12 +169,12 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
     return f"{count}; {use_in_words(usages, len(cluster.nodes))}"
 
 
-def _scheduled(given: Mapping[str, Any]) -> Iterator[str]:
+def _scheduled(submission: Mapping[str, Any]) -> Iterator[str]:
     """Say how a scheduler starts a run."""
-    if "step" in given:
-        yield f"  step {' '.join(map(ShellWord, given['step']))}"
-    elif given:
-        yield from _indented("submitted.sh", given["script"])
+    if "step" in submission:
+        yield f"  step {' '.join(map(ShellWord, submission['step']))}"
+    elif submission:
+        yield from _indented("submitted.sh", submission["script"])
 
 
 def _indented(name: str, text: str) -> list[str]:
@@ -191,8 +191,8 @@ def describe(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluste
     engine = cluster.engine
     if engine.in_jobs:
         parts.append("in braces ({master_addr}): what only the job knows, filled in on its nodes")
-    if "step" in (first := plans[0].get(engine.name, {})):
-        lines = ["allocation for all runs", *_indented("submitted.sh", first["script"])]
+    if "step" in (first_plan := plans[0].get(engine.name, {})):
+        lines = ["allocation for all runs", *_indented("submitted.sh", first_plan["script"])]
         parts.append("\n".join(map(TerminalLine, lines)))
     for plan in plans:
         expected = plan["estimate"]

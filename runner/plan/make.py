@@ -56,7 +56,9 @@ def make_run(
         for rank, run_dir in enumerate(dirs)
     ]
     in_jobs = cluster.engine.in_jobs
-    seen = folder.parents[2] if in_jobs and folder else None  # the campaign's, on the nodes
+    campaign_folder = (
+        folder.parents[2] if in_jobs and folder else None
+    )  # the campaign's, on the nodes
     return Run(
         campaign=campaign,
         cell=cell,
@@ -67,7 +69,7 @@ def make_run(
         master_address=cluster.nodes[0].address,
         master_port=port,
         nodes=tuple(
-            _node_run(cell, cluster, context, port, dataset_sizes or {}, seen)
+            _node_run(cell, cluster, context, port, dataset_sizes or {}, campaign_folder)
             for context in contexts
         ),
         secrets=cluster.secrets,
@@ -238,9 +240,11 @@ def _device_ids(cell: Cell, cluster: Cluster, env: Mapping[str, str]) -> tuple[i
     Those that a variable names come first, if it does so by number: an inventory's may leave some
     of a machine to others.
     """
-    named = env.get(VISIBLE.get(cluster.device, ""), "").split(",")[: cell.devices_per_node]
-    if len(named) == cell.devices_per_node and all(each.strip().isdecimal() for each in named):
-        return tuple(int(each) for each in named)
+    visible = env.get(VISIBLE.get(cluster.device, ""), "").split(",")[: cell.devices_per_node]
+    if len(visible) == cell.devices_per_node and all(
+        device.strip().isdecimal() for device in visible
+    ):
+        return tuple(int(device) for device in visible)
     return cell.device_ids or tuple(range(cell.devices_per_node))
 
 

@@ -27,12 +27,12 @@ def time_of(needs: Sequence[Need], time_limit_s: float) -> tuple[float | None, i
 
     A run takes `time_limit_s` at most.
     """
-    known = [
+    seconds = [
         min(need.run_s, time_limit_s) * need.runs
         for need in needs
         if need.run_s is not None and need.runs
     ]
-    return sum(known) if known else None, sum(need.runs for need in needs if need.run_s is None)
+    return sum(seconds) if seconds else None, sum(need.runs for need in needs if need.run_s is None)
 
 
 def in_words(needs: Sequence[Need], time_limit_s: float, *, side_by_side: bool) -> str:
@@ -56,9 +56,10 @@ def too_long(needs: Sequence[Need], time_limit_s: float) -> Iterator[str]:
     """Say of each cell that time_limit_s would end before its train_iters."""
     for need in needs:
         if need.run_s is not None and need.run_s > time_limit_s:
-            what = "it" if need.train_iters is None else f"train_iters {need.train_iters}"
+            subject = "it" if need.train_iters is None else f"train_iters {need.train_iters}"
             cure = "" if need.train_iters is None else ", or lower train_iters"
             yield (
-                f"warning: cell {need.cell}: {what} takes about {lasts(need.run_s)} by {need.by},"
-                f" and time_limit_s {time_limit_s:g} ends it before; raise time_limit_s{cure}"
+                f"warning: cell {need.cell}: {subject} takes about {lasts(need.run_s)} by"
+                f" {need.by}, and time_limit_s {time_limit_s:g} ends it before; raise"
+                f" time_limit_s{cure}"
             )

@@ -51,8 +51,8 @@ def _check_nsys(cell: Cell, cluster: Cluster) -> None:
 
 def with_nsys(command: Command, cell: Cell, node: NodeContext) -> Command:
     """Put nsys before what the node starts, if it is asked for and one of its ranks is traced."""
-    profile, first = cell.profile, node.node_rank * node.nproc_per_node
-    ranks = range(first, first + node.nproc_per_node)
+    profile, first_rank = cell.profile, node.node_rank * node.nproc_per_node
+    ranks = range(first_rank, first_rank + node.nproc_per_node)
     if profile is None or profile.tool != NSYS or not command.argv or not profile.covers(ranks):
         return command
     chosen = ("--capture-range=cudaProfilerApi", "--capture-range-end=stop") if profile.last else ()

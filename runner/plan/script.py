@@ -1,4 +1,4 @@
-"""Texts for people about a run, from templates/. Pure, but for reading the templates."""
+"""Texts for people about a run, from templates/. Pure, except reading the templates."""
 
 import shlex
 from functools import cache
@@ -32,8 +32,8 @@ def environment() -> jinja2.Environment:
 def quoted(text: str) -> str:
     """Quote a text for bash; `$'\\x1b'` is what a terminal would obey, which shows the script."""
     return "".join(
-        each if each.isprintable() or each in "\t\n" else f"'$'{_bytes(each)}''"
-        for each in shlex.quote(text)
+        character if character.isprintable() or character in "\t\n" else f"'$'{_bytes(character)}''"
+        for character in shlex.quote(text)
     )
 
 

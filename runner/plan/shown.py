@@ -33,8 +33,8 @@ def would_execute(run: Run, was: Run, settings: Settings, scheduled: Scheduled) 
     for name in run.secrets:
         yield ExactLine(f"it is given the secret {name} of your inventory")
     for name, word in run.cell.placement.items():
-        words = " ".join(map(ExactWord, [word] if isinstance(word, str) else word))
-        yield f"the scheduler is asked for {ExactWord(name)} {words}"
+        values = " ".join(map(ExactWord, [word] if isinstance(word, str) else word))
+        yield f"the scheduler is asked for {ExactWord(name)} {values}"
     if "{" in run.master_address:
         yield f"in braces ({run.master_address}): what only the job knows, filled in on its nodes"
     limit = run.limits.time_limit_s
@@ -43,12 +43,12 @@ def would_execute(run: Run, was: Run, settings: Settings, scheduled: Scheduled) 
     yield from (f"  at last, by bash: {ExactWord(line)}" for line in run.teardown)
     before: NodeRun | None = None
     for node in run.nodes:
-        yield from _part(node, before)
+        yield from _node_lines(node, before)
         before = node
-    for given in scheduled:
-        yield from _text("submitted.sh", given["script"])
-        if "step" in given:
-            yield f"  step {_words(given['step'])}"
+    for submission in scheduled:
+        yield from _text("submitted.sh", submission["script"])
+        if "step" in submission:
+            yield f"  step {_command_text(submission['step'])}"
 
 
 def _differences(run: Run, was: Run, settings: Settings) -> Iterator[str]:
@@ -59,9 +59,9 @@ def _differences(run: Run, was: Run, settings: Settings) -> Iterator[str]:
         "device": (was.nodes[0].device, run.nodes[0].device),
         "address of node rank 0": (was.master_address, run.master_address),
     }
-    for what, (recorded, here) in both.items():
+    for quantity, (recorded, here) in both.items():
         if recorded != here:
-            yield f"  {what}: recorded {ExactWord(recorded)}, here {ExactWord(here)}"
+            yield f"  {quantity}: recorded {ExactWord(recorded)}, here {ExactWord(here)}"
     before: list[str] = []
     for node, recorded_node in zip(run.nodes, was.nodes, strict=False):
         lines = list(_of_node(node, recorded_node))
@@ -77,19 +77,19 @@ def _hosts(run: Run) -> str:
 
 def _of_node(node: NodeRun, was: NodeRun) -> Iterator[str]:
     """Yield how a node's part differs: folders, devices, variables, files, words of commands."""
-    for what in ("cwd", "dir", "scratch", "device_ids"):
-        recorded, here = getattr(was, what), getattr(node, what)
+    for field in ("cwd", "dir", "scratch", "device_ids"):
+        recorded, here = getattr(was, field), getattr(node, field)
         if recorded != here:
-            yield f"    {what}: recorded {ExactWord(str(recorded))}, here {ExactWord(str(here))}"
+            yield f"    {field}: recorded {ExactWord(str(recorded))}, here {ExactWord(str(here))}"
     for kind, theirs, ours in (("env", was.env, node.env), ("file", was.files, node.files)):
         for name in {**theirs, **ours}:
             if theirs.get(name) != ours.get(name):
                 recorded, here = _value(theirs.get(name)), _value(ours.get(name))
                 yield f"    {kind} {ExactWord(name)}: recorded {recorded}, here {here}"
     old, new = _all_words(was), _all_words(node)
-    for sign, words, others in (("-", old, set(new)), ("+", new, set(old))):
-        if fresh := [word for word in words if word not in others]:
-            yield f"    argv {sign} {_words(fresh)}"
+    for sign, line, other_words in (("-", old, set(new)), ("+", new, set(old))):
+        if fresh := [word for word in line if word not in other_words]:
+            yield f"    argv {sign} {_command_text(fresh)}"
     if old != new and set(old) == set(new):
         yield "    argv: the same words in another order"
 
@@ -106,11 +106,11 @@ def _commands(node: NodeRun) -> tuple[tuple[str, ...], ...]:
     return node.processes or ((node.argv,) if node.argv else ())
 
 
-def _words(argv: Iterable[str]) -> str:
+def _command_text(argv: Iterable[str]) -> str:
     return " ".join(map(ExactWord, argv))
 
 
-def _part(node: NodeRun, before: NodeRun | None) -> Iterator[str]:
+def _node_lines(node: NodeRun, before: NodeRun | None) -> Iterator[str]:
     """Yield a node's part; of variables and files only what the node before has not."""
     yield f"{ExactWord(node.host)}  node_rank {node.node_rank}"
     yield f"  cwd  {ExactWord(node.cwd)}"
@@ -118,18 +118,18 @@ def _part(node: NodeRun, before: NodeRun | None) -> Iterator[str]:
         if before is None or before.env.get(name) != value:
             yield f"  env  {ExactWord(name)}={ExactWord(value)}"
     if node.step:
-        yield f"  step {_words(node.step)}"
+        yield f"  step {_command_text(node.step)}"
     for name, text in node.files.items():
         if before is None or before.files.get(name) != text:
             yield from _text(name, text)
     if node.tasks:
         yield f"  srun starts {node.tasks} tasks of:"
     for argv in _commands(node):
-        yield f"  run  {_words(argv)}"
+        yield f"  run  {_command_text(argv)}"
     if not _commands(node):
         yield "  run  (nothing: the launcher of node_rank 0 starts this node's processes)"
     for argv in node.after:
-        yield f"  then {_words(argv)}"
+        yield f"  then {_command_text(argv)}"
 
 
 def _text(name: str, text: str) -> Iterator[str]:

@@ -24,17 +24,17 @@ def in_words(cells: Sequence[Sequence[Usage]], nodes: int) -> str:
 
     Where cells or nodes differ it says a range, such as `1 to 8`.
     """
-    each = {usage for cell in cells for usage in cell}
-    parts = [_share(each, "devices per node")]
+    usages = {usage for cell in cells for usage in cell}
+    parts = [_share(usages, "devices per node")]
     if nodes > 1:
         parts.append(_share({(len(cell), nodes - len(cell)) for cell in cells}, "nodes"))
     return f"uses {'; '.join(parts)}"
 
 
-def _share(each: Iterable[Usage], what: str) -> str:
-    used = _range(used for used, _ in each)
-    share = f"{used} of {_range(used + idle for used, idle in each)} {what}"
-    idle = _range(idle for _, idle in each)
+def _share(usages: Iterable[Usage], unit: str) -> str:
+    used = _range(used for used, _ in usages)
+    share = f"{used} of {_range(used + idle for used, idle in usages)} {unit}"
+    idle = _range(idle for _, idle in usages)
     return share if idle == "0" else f"{share}, {idle} idle"
 
 

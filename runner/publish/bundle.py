@@ -31,7 +31,7 @@ class UnfitToPublishError(UserError):
 
     def __init__(self, refused: Sequence[Refused], cells: int) -> None:
         self.refused = refused
-        self.lines = lines = [each.words for each in refused]
+        self.lines = lines = [refusal.words for refusal in refused]
         super().__init__(
             f"{len(lines)} of {cells} cells are not publishable; cure them, or publish them with"
             " --anyway, which marks each"
@@ -46,21 +46,23 @@ class Bundle:
     texts: dict[str, str]
 
 
-def bundle_of(found: Gathered, entity: str, *, redacted: bool, anyway: bool) -> Bundle:
+def bundle_of(content: Gathered, entity: str, *, redacted: bool, anyway: bool) -> Bundle:
     """Make it. Raises UnfitToPublishError unless all cells are publishable, or it is `anyway`."""
-    settings = found.campaign.settings
-    table = found.document.rows
+    settings = content.campaign.settings
+    table = content.document.rows
     not_fit = refused(table)
     if not table:
-        raise UserError(f"campaign {found.campaign.name} has no cells; there is nothing to publish")
+        raise UserError(
+            f"campaign {content.campaign.name} has no cells; there is nothing to publish"
+        )
     if not_fit and not anyway:
         raise UnfitToPublishError(not_fit, len(table))
-    nodes = found.campaign.inspections()
+    nodes = content.campaign.inspections()
     publication = Publication(
-        name=found.campaign.name,
+        name=content.campaign.name,
         settings=settings,
         table=table,
-        runs=_runs(found.campaign, table),
+        runs=_runs(content.campaign, table),
         nodes=nodes,
         pins=installed(settings, nodes),
         refused=not_fit,
@@ -68,48 +70,48 @@ def bundle_of(found: Gathered, entity: str, *, redacted: bool, anyway: bool) -> 
         day=_day(table),
         redacted=redacted,
     )
-    made = {
+    texts_by_name = {
         README: readme(publication),
         FACTS: json.dumps(plain(_facts(publication)), indent=1) + "\n",
     }
     for pin in publication.pins:
-        made |= {f"{pin.folder}/{name}": text for name, text in texts(pin)}
-    return Bundle(publication, made)
+        texts_by_name |= {f"{pin.folder}/{name}": text for name, text in texts(pin)}
+    return Bundle(publication, texts_by_name)
 
 
 def publish(campaign: Campaign, target: Path, entity: str, *, redact: bool, anyway: bool) -> Bundle:
     """Write `target`, a .tar.gz. Raises UserError, UnfitToPublishError."""
-    with gathered(campaign, redact=redact) as found:
-        bundle = bundle_of(found, entity, redacted=redact, anyway=anyway)
-        named = dict(found.files)
+    with gathered(campaign, redact=redact) as content:
+        bundle = bundle_of(content, entity, redacted=redact, anyway=anyway)
+        files = dict(content.files)
         for name, text in bundle.texts.items():
-            path = found.folder / "publication" / name
+            path = content.folder / "publication" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            named[name] = path
+            files[name] = path
         for pin in bundle.publication.pins:
-            named |= {f"{pin.folder}/{name}": path for name, path in pin.patches.items()}
-        archive.pack(found.campaign.name, named, target)
+            files |= {f"{pin.folder}/{name}": path for name, path in pin.patches.items()}
+        archive.pack(content.campaign.name, files, target)
     return bundle
 
 
 def readme_alone(campaign: Campaign, entity: str, *, redact: bool, anyway: bool) -> str:
     """Return the bundle's README.md. Raises UserError, UnfitToPublishError."""
-    with gathered(campaign, redact=redact) as found:
-        return bundle_of(found, entity, redacted=redact, anyway=anyway).texts[README]
+    with gathered(campaign, redact=redact) as content:
+        return bundle_of(content, entity, redacted=redact, anyway=anyway).texts[README]
 
 
 def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
     """Return the run that describes each cell; none of a cell that has none that can be read."""
-    found = {}
+    runs = {}
     for row in table:
         record = row.record
         path = campaign.attempt_path(record.cell_id, record.repeat, record.attempt)
         with contextlib.suppress(UnreadableError):
             run = Attempt(path, record.cell_id, record.repeat, record.attempt).run
             if run is not None:
-                found[record.cell_id] = run
-    return found
+                runs[record.cell_id] = run
+    return runs
 
 
 def _day(table: Sequence[Row]) -> str:

@@ -24,8 +24,8 @@ OLDER = "`verify` read the packages of another installation than the one that ra
 
 def installed(settings: Settings, nodes: Mapping[str, Inspected]) -> list[InstalledPin]:
     """Return each pin set that the campaign's cells name, in the order of their names."""
-    wanted = sorted({(str(cell.system), str(cell.pin)) for cell in settings.cells if cell.pin})
-    return [_pin(system, name, settings, nodes) for system, name in wanted]
+    pin_names = sorted({(str(cell.system), str(cell.pin)) for cell in settings.cells if cell.pin})
+    return [_pin(system, name, settings, nodes) for system, name in pin_names]
 
 
 def _pin(
@@ -36,16 +36,18 @@ def _pin(
     identity = recorded if isinstance(recorded, dict) else {}
     literals = pins(system).get(name) if system in system_names() and _has_pins(system) else None
     patches = dict(_patches(system, literals or {}))
-    applied = [path for place, path in patches.items() if place.startswith("patches/")]
+    applied = [
+        path for path_in_role, path in patches.items() if path_in_role.startswith("patches/")
+    ]
     sums = {hashlib.sha256(path.read_bytes()).hexdigest() for path in applied}
-    said = str(identity)
-    other = ""
+    identity_text = str(identity)
+    difference = ""
     if literals is None:
-        other = "this version of TrainBench does not have the pin set"
-    elif any(digest not in said for digest in sums):
-        other = "not all patches of this version are those that the nodes named as applied"
+        difference = "this version of TrainBench does not have the pin set"
+    elif any(digest not in identity_text for digest in sums):
+        difference = "not all patches of this version are those that the nodes named as applied"
     lock = _lock(f"{system}/{name}", identity, nodes)
-    return InstalledPin(system, name, literals, identity, lock, patches, other)
+    return InstalledPin(system, name, literals, identity, lock, patches, difference)
 
 
 def _has_pins(system: str) -> bool:
@@ -81,11 +83,11 @@ def _lock(pin: str, identity: Mapping[str, Any], nodes: Mapping[str, Inspected])
             env = ENVIRONMENT.check(inspected.files.get(ENV) or {}, "env.json:")
         except UnfitError:
             continue
-        if (found := (env.get("systems") or {}).get(pin)) and found.get("lock"):
-            if identity and found.get("identity") != identity:
+        if (installed_pin := (env.get("systems") or {}).get(pin)) and installed_pin.get("lock"):
+            if identity and installed_pin.get("identity") != identity:
                 missing = OLDER
-            elif all(map(_is_pin, found["lock"].items())):
-                return Lock(dict(found["lock"]))
+            elif all(map(_is_pin, installed_pin["lock"].items())):
+                return Lock(dict(installed_pin["lock"]))
             else:
                 missing = ODD
     return Lock({}, missing)

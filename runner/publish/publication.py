@@ -73,5 +73,5 @@ class Publication:
     @property
     def devices(self) -> list[str]:
         """Name the devices, each kind once."""
-        found = (row.record.device or row.record.device_kind for row in self.table)
-        return list(dict.fromkeys(filter(None, found)))
+        names = (row.record.device or row.record.device_kind for row in self.table)
+        return list(dict.fromkeys(filter(None, names)))

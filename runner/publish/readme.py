@@ -25,7 +25,7 @@ def file_name(publication: Publication) -> str:
     hardware = "+".join(publication.devices) or "unknown"
     day = publication.day.replace("-", "") or "undated"
     parts = (publication.theme, hardware, day, publication.entity or "unnamed")
-    return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", part).strip("-") for part in parts) + ".md"
+    return "_".join(re.sub(r"[^A-Za-z0-9.+-]+", "-", field).strip("-") for field in parts) + ".md"
 
 
 def readme(publication: Publication) -> str:
@@ -69,7 +69,7 @@ def _refused(publication: Publication) -> Iterator[str]:
     count = f"{len(publication.refused)} of {len(publication.table)} cells"
     yield f"**Not publishable**: {count}, by the campaign's own measure. They are published anyway:"
     yield ""
-    yield bulleted(MarkdownText(each.words) for each in publication.refused)
+    yield bulleted(MarkdownText(refusal.words) for refusal in publication.refused)
     yield ""
 
 
@@ -117,8 +117,8 @@ def command(run: Run) -> str:
     """
     node, masks = run.nodes[0], Masks()
     env = [f"{name}={quoted(value)}" for name, value in masks.content(node.env).items()]
-    each = node.processes or ((node.argv,) if node.argv else ())
-    lines = [" ".join(map(quoted, masks.argv(argv))) for argv in each] or [
+    commands = node.processes or ((node.argv,) if node.argv else ())
+    lines = [" ".join(map(quoted, masks.argv(argv))) for argv in commands] or [
         "# nothing: imported from a log"
     ]
     return "\n".join([f"cd {quoted(node.cwd)}", *(f"{word} \\" for word in env), *lines])

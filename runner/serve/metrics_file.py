@@ -63,8 +63,8 @@ def to_prometheus(status: Status) -> str:
 
 
 def _quoted(text: str) -> str:
-    whole = text.encode("utf-8", "replace").decode()
-    return whole.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    encodable = text.encode("utf-8", "replace").decode()
+    return encodable.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 @contextlib.contextmanager

@@ -23,13 +23,13 @@ LOWEST = 19
 
 
 class ReportFile:
-    """A page that follows a campaign; `words` say how far that is."""
+    """A page that follows a campaign; `progress_text` says how far that is."""
 
-    def __init__(self, path: Path, campaign: Campaign, words: Callable[[], str]) -> None:
+    def __init__(self, path: Path, campaign: Campaign, progress_text: Callable[[], str]) -> None:
         self.path = path
-        self._campaign, self._words = campaign, words
+        self._campaign, self._progress_text = campaign, progress_text
         self._turn = threading.Condition()
-        self._changed = self._last = False
+        self._changed = self._is_final = False
         self._thread = threading.Thread(target=self._work, name="report", daemon=True)
         self._thread.start()
 
@@ -42,7 +42,7 @@ class ReportFile:
     def finish(self) -> None:
         """Write the last page, if the campaign ever began."""
         with self._turn:
-            self._last = True
+            self._is_final = True
             self._turn.notify_all()
         self._thread.join(LAST_S)
 
@@ -52,19 +52,19 @@ class ReportFile:
         not_before = 0.0
         while True:
             with self._turn:
-                while not (self._last or (self._changed and time.monotonic() >= not_before)):
+                while not (self._is_final or (self._changed and time.monotonic() >= not_before)):
                     self._turn.wait(max(not_before - time.monotonic(), 0) or None)
-                self._changed, last = False, self._last
+                self._changed, is_final = False, self._is_final
             began = time.monotonic()
             if self._campaign.begun:
-                self._write(last)
-            if last:
+                self._write(is_final)
+            if is_final:
                 return
             not_before = time.monotonic() + max(LEAST_S, SHARE * (time.monotonic() - began))
 
-    def _write(self, last: bool) -> None:
+    def _write(self, is_final: bool) -> None:
         try:
-            live = "" if last else self._words() or "The campaign runs."
+            live = "" if is_final else self._progress_text() or "The campaign runs."
             with atomic_file(self.path) as stream:
                 stream.write(page_of(self._campaign, self.path.resolve().parent, live).encode())
         except Exception as error:  # whatever the folder holds: the campaign itself goes on
@@ -83,10 +83,10 @@ def page_of(campaign: Campaign, base: Path, live: str) -> str:
 def words_of(look: Callable[[], str]) -> Callable[[], str]:
     """Return what says how far a campaign is, and nothing before it began."""
 
-    def words() -> str:
+    def progress_text() -> str:
         try:
             return look()
         except (UserError, OSError):
             return ""
 
-    return words
+    return progress_text

@@ -98,7 +98,7 @@ class Cell:
     def digest(self) -> str:
         """Eight hex digits over all resolved values; two cells that run the same share it.
 
-        How a log is read and counted is no part of what runs.
+        How a log is read and counted does not change what runs.
         """
         facts = [
             self.system,

@@ -72,7 +72,7 @@ class Cluster:
         return self.root_shared or self.engine.in_jobs
 
     def run_folder(self, node: Node, run_id: str) -> PurePosixPath:
-        """Return where a run lies on a node; below a root that nodes share, each has its own.
+        """Return where a run is on a node; below a root that nodes share, each has its own.
 
         Else it has the same path everywhere: a launcher that works over ssh (deepspeed) starts
         processes of other nodes with the paths of its own.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 def logged_loss(loss: float | None, nan: int, skipped: int) -> float | None:
-    """Return the loss of a line, NaN where it says that it was none; None: it says nothing.
+    """Return the loss of a line, NaN where it was not finite; None without one.
 
     An iteration that the optimiser skipped, for its gradients overflowed, says nothing.
     """

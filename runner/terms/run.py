@@ -117,9 +117,9 @@ class ImportedLog:
 
 @dataclass(frozen=True)
 class Imported:
-    """Of a run that this project did not start: its logs by rank, and what is said of them.
+    """Of a run that this project did not start: its logs by rank, and what the user said of them.
 
-    `system` is the trainer that their lines are of (a family, where it is none of ours), `device`
+    `system` is the trainer that their lines are of (else the family), `device`
     what nvidia-smi calls the devices.
     """
 

@@ -286,8 +286,8 @@ class BisectSession:
     def _next_numbers(self) -> set[int]:
         """Return the versions that the next runs need."""
         step = self.next()
-        wanted = {at for pair in self.unfinished() for at in (pair.a, pair.b)}
-        return wanted | ({step.a, step.b} if isinstance(step, BisectStep) else set())
+        numbers = {at for pair in self.unfinished() for at in (pair.a, pair.b)}
+        return numbers | ({step.a, step.b} if isinstance(step, BisectStep) else set())
 
     def repeats_of(self, pair: BisectPair) -> list[tuple[int, int]]:
         """Return the runs of a pair in their order, which changes from pair to pair."""

@@ -863,7 +863,7 @@ def test_every_rank_of_a_stalled_run_writes_where_it_stands(make: Make, tmp_path
     ranks = stall.read_stacks("n1", text)
     assert [(one.rank, one.held) for one in ranks] == [(0, ""), (1, "stopped")]
     assert all(one.frame.endswith("in waits_for_ever") for one in ranks)
-    assert stall.words(ranks) == "the others waited for rank 1 (n1), which was stopped"
+    assert stall.waited_for(ranks) == "the others waited for rank 1 (n1), which was stopped"
 
 
 def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path) -> None:

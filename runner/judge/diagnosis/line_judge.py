@@ -100,8 +100,8 @@ class LineJudge:
         something: by their stream, where the last line stands and what it says.
         """
         return {
-            stream: last
-            for stream, last in self.open.items()
+            stream: last_line
+            for stream, last_line in self.open.items()
             if stream not in self._ignored and self._linked.get(stream) != "aside"
         }
 

@@ -62,7 +62,7 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class LastStep:
-    """Where a log's last step stands: `begin` is behind it, within its line, 0 where there is none.
+    """Where a log's last step is: `begin` is behind it, within its line, 0 without a step.
 
     `done`: it is the last of all, whole; `torn`: the log ends within its line, which says of how
     many it is.
@@ -75,11 +75,11 @@ class LastStep:
 
 def last_step(text: bytes) -> re.Match[bytes] | None:
     """Return the last step that any kind of lines has in a text."""
-    last = None
+    newest = None
     for pattern in STEPS:
-        for found in pattern.finditer(text, last.start() + 1 if last else 0):
-            last = found
-    return last
+        for match in pattern.finditer(text, newest.start() + 1 if newest else 0):
+            newest = match
+    return newest
 
 
 def find_last_step(path: Path, limit: int | None = None) -> LastStep:
@@ -90,34 +90,34 @@ def find_last_step(path: Path, limit: int | None = None) -> LastStep:
     with open_log(path) as stream:
         end = stream.seek(0, 2)
         stop = max(0, end - limit) if limit is not None else 0
-        place, later = end, b""
-        while place > stop:
-            start = max(stop, place - BLOCK)
+        offset, later = end, b""
+        while offset > stop:
+            start = max(stop, offset - BLOCK)
             stream.seek(start)
-            text = stream.read(place - start) + later
-            last = last_step(text)
-            if last is not None:
-                step = _OF.search(last[0])
+            text = stream.read(offset - start) + later
+            step_match = last_step(text)
+            if step_match is not None:
+                step = _OF.search(step_match[0])
                 reached, of = (
                     (whole_number(step[1]), whole_number(step[2])) if step else (None, None)
                 )
-                more = counts_from_zero(last[0])
-                done = reached is not None and of is not None and reached + more >= of
-                torn = of is not None and place == end and _torn(text, last)
-                return LastStep(start + last.end(), done and not torn, torn)
-            place, later = start, text[:256]
+                more = counts_from_zero(step_match[0])
+                complete = reached is not None and of is not None and reached + more >= of
+                torn = of is not None and offset == end and _torn(text, step_match)
+                return LastStep(start + step_match.end(), complete and not torn, torn)
+            offset, later = start, text[:256]
     return LastStep()
 
 
-def _torn(text: bytes, last: re.Match[bytes]) -> bool:
+def _torn(text: bytes, step_match: re.Match[bytes]) -> bool:
     """Return whether a log ends within the line of its last step: that is shorter by a quarter than
     the line of the step before, and nothing ends it.
     """
-    line = text[last.end() :]
-    before = last_step(text[: last.start()])
+    line = text[step_match.end() :]
+    before = last_step(text[: step_match.start()])
     if before is None or b"\n" in line or b"\r" in line:
         return False
-    usual = re.split(rb"[\r\n]", text[before.end() : last.start()], maxsplit=1)[0]
+    usual = re.split(rb"[\r\n]", text[before.end() : step_match.start()], maxsplit=1)[0]
     return len(line) < 0.75 * len(usual)
 
 
@@ -150,20 +150,20 @@ def _pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
         begins = ends
 
 
-def lines_before(path: Path, place: int) -> int:
+def lines_before(path: Path, offset: int) -> int:
     """Count the lines that a log has before a place in it."""
     count = 0
     with open_log(path) as stream:
-        while stream.tell() < place:
-            count += stream.read(min(BLOCK, place - stream.tell())).count(b"\n")
+        while stream.tell() < offset:
+            count += stream.read(min(BLOCK, offset - stream.tell())).count(b"\n")
     return count
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
     """Split a line into its launcher's prefix (host, rank) and the rest, without colours."""
     text = ANSI.sub(b"", line).rstrip(b"\r\n ")
-    rest = unprefixed(text)
-    return text[: len(text) - len(rest)], rest
+    message = unprefixed(text)
+    return text[: len(text) - len(message)], message
 
 
 class Launch:
@@ -172,18 +172,20 @@ class Launch:
     """
 
     def __init__(self, *, new: bool) -> None:
-        self._seen: set[tuple[bytes, bytes]] = set()
+        self._announced: set[tuple[bytes, bytes]] = set()
         self._new = new
 
-    def begins(self, prefix: bytes, words: re.Match[bytes]) -> bool:
+    def begins(self, prefix: bytes, announcement: re.Match[bytes]) -> bool:
         """Return whether these words announce another launch than those before them."""
         host = re.sub(rb"\d{4}-\d\d-\d\dT[\d:.Z+-]{8,40} ", b"", prefix)
-        what = re.sub(rb"\d+", b"0", words[0])
-        other = words.lastgroup == "launcher" and any(each != what for _, each in self._seen)
-        again = self._new or other or (host, what) in self._seen
-        if again or len(self._seen) == MOST_RANKS:
-            self._seen.clear()
-        self._seen.add((host, what))
+        text = re.sub(rb"\d+", b"0", announcement[0])
+        changed = announcement.lastgroup == "launcher" and any(
+            earlier != text for _, earlier in self._announced
+        )
+        again = self._new or changed or (host, text) in self._announced
+        if again or len(self._announced) == MOST_RANKS:
+            self._announced.clear()
+        self._announced.add((host, text))
         self._new = False
         return again
 
@@ -192,12 +194,14 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
     """Find the evidence in a log from `begin` on, in order: of its last launch alone."""
     evidence, judge, launch = LogEnd(), LineJudge(), Launch(new=begin > 0)
     time: tuple[int, ...] | None = None
-    for place, line in _lines(path, begin):
-        evidence.lines = place + 1
+    for line_number, line in _lines(path, begin):
+        evidence.lines = line_number + 1
         if len(line) < SHORTEST:
             continue
         if b":" in line and (stamp := _TIME.search(line)):
-            time = tuple(whole_number(part) or 0 for part in stamp.groups() if part is not None)
+            time = tuple(
+                whole_number(digits) or 0 for digits in stamp.groups() if digits is not None
+            )
         if b"ank" in line and len(evidence.ranks) < MOST_RANKS:
             evidence.ranks.update(whole_number(rank) or 0 for rank in _RANK.findall(line))
         full = len(evidence.evidence) == MOST  # then only a turn changes what is known
@@ -211,10 +215,10 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
                 evidence.waited.clear()
                 judge = judge if success and not full else LineJudge()
         elif not full and (judge.open or CANDIDATE.search(line)):
-            _look(evidence, judge, path, place, line, time)
-    for stream, (place, text) in judge.cut_off().items():
-        shown = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
-        item = EvidenceLine("error", path, place, shown[:400], stream, time, weak=True)
+            _look(evidence, judge, path, line_number, line, time)
+    for stream, (line_number, text) in judge.cut_off().items():
+        excerpt = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
+        item = EvidenceLine("error", path, line_number, excerpt[:400], stream, time, weak=True)
         evidence.evidence.append(item)
     if evidence.evidence or evidence.before:
         above = lines_before(path, begin)
@@ -228,22 +232,24 @@ def _look(
     evidence: LogEnd,
     judge: LineJudge,
     path: Path,
-    place: int,
+    line_number: int,
     line: bytes,
     time: tuple[int, ...] | None,
 ) -> None:
     """Add what one line is evidence of."""
     stream, text = split(line)
     text = text[max(text.find(b"slurmstepd: error: "), 0) :]  # behind half a line of another's
-    judge.place = place
+    judge.place = line_number
     status = judge.status(stream, text)
     weak = WARNING.search(text) if status is None else None
     if weak:
         status = meaning(weak[1]) or "collective_error"
     if status is None:
         return
-    shown = printable((judge.message or text)[:400].decode("utf-8", "replace"))
-    item = EvidenceLine(status, path, place, shown, stream, time, weak is not None, judge.start)
+    excerpt = printable((judge.message or text)[:400].decode("utf-8", "replace"))
+    item = EvidenceLine(
+        status, path, line_number, excerpt, stream, time, weak is not None, judge.start
+    )
     if REASON.match(text):
         _forget_wrapper(evidence.evidence, item)
     if judge.ended:
@@ -253,33 +259,33 @@ def _look(
     _waiting(evidence, text)
 
 
-def _forget_caught(evidence: list[EvidenceLine], last: EvidenceLine, link: str) -> None:
-    """Take out tracebacks that `last` shows to have been caught: their process went on to it.
+def _forget_caught(evidence: list[EvidenceLine], latest: EvidenceLine, link: str) -> None:
+    """Take out tracebacks that `latest` shows to have been caught: their process went on to it.
 
     In a chain (`link`), one that came up while another was handled shows that of the other, unless
     that one says more: a full disk, say, and then an error of what was writing. Without a chain,
     one of the same process shows it, as far as a prefix tells processes apart.
     """
-    if link == "cause" or last.status in CONSEQUENCES:
+    if link == "cause" or latest.status in CONSEQUENCES:
         return
     traced = [item for item in evidence if item.traced]
     if link == "handling":
-        before = next((item for item in reversed(traced) if item.stream == last.stream), None)
+        before = next((item for item in reversed(traced) if item.stream == latest.stream), None)
         if before is None or before.status not in COMMONLY_CAUGHT:
             return
         # Ranks without a prefix print the same in turns.
         caught = [item for item in traced if item.text == before.text]
     else:
-        process = _process(last.stream)
+        process = _process(latest.stream)
         caught = [item for item in traced if process and _process(item.stream) == process]
     evidence[:] = [item for item in evidence if item not in caught]
 
 
 def _forget_wrapper(evidence: list[EvidenceLine], reason: EvidenceLine) -> None:
     """Take out the exception that says less than CANN's own line behind it."""
-    last = evidence[-1] if evidence else None
-    near = last is not None and last.traced and reason.place - last.place <= NEAR
-    if near and WRAPPER.search(evidence[-1].text.encode()):
+    latest = evidence[-1] if evidence else None
+    follows = latest is not None and latest.traced and reason.place - latest.place <= NEAR
+    if follows and WRAPPER.search(evidence[-1].text.encode()):
         evidence.pop()
 
 
@@ -292,7 +298,7 @@ def _process(stream: bytes) -> bytes | None:
 def _waiting(evidence: LogEnd, text: bytes) -> None:
     if b"atchdog caught collective" not in text:
         return
-    rank, what = _RANK.search(text), _OPERATION.search(text)
+    rank, operation_match = _RANK.search(text), _OPERATION.search(text)
     if rank:
-        operation = what[1].decode() if what else "a collective"
+        operation = operation_match[1].decode() if operation_match else "a collective"
         evidence.waited.setdefault(whole_number(rank[1]) or 0, operation)

@@ -14,5 +14,5 @@ def rules() -> str:
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     texts = [path.read_bytes() for path in sources]
-    texts += [pattern for part in ("step", "error", "success") for pattern in every(part)]
+    texts += [pattern for attribute in ("step", "error", "success") for pattern in every(attribute)]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:12]

@@ -90,52 +90,65 @@ def diagnose(
     """
     evidences, complete, torn, stepless, stepped = [], False, [], [], []
     for path in logs:
-        last = find_last_step(path, None if steps else LONGEST_TAIL)
-        part = find_evidence(path, last.begin)
-        complete = complete or (last.done and not part.launched)
-        evidences.append(part)
-        stepless.append(steps > 0 and last.begin == 0)
-        stepped += [part] if last.begin else []
-        torn += [path] if last.torn else []
+        newest_step = find_last_step(path, None if steps else LONGEST_TAIL)
+        log_end = find_evidence(path, newest_step.begin)
+        complete = complete or (newest_step.done and not log_end.launched)
+        evidences.append(log_end)
+        stepless.append(steps > 0 and newest_step.begin == 0)
+        stepped += [log_end] if newest_step.begin else []
+        torn += [path] if newest_step.torn else []
     everything = [
         item
-        for part, silent in zip(evidences, stepless, strict=True)
-        for item in part.evidence
+        for log_end, silent in zip(evidences, stepless, strict=True)
+        for item in log_end.evidence
         if _counts(
-            item, part, silent=silent, complete=complete, trained=steps > 0 and not part.launched
+            item,
+            log_end,
+            silent=silent,
+            complete=complete,
+            trained=steps > 0 and not log_end.launched,
         )
     ]
-    first = _first(_without_aftermath(everything))
-    if first is None:
-        before = _first([item for part in evidences for item in part.before])
-        earlier = f"; of the launch before: {_told(before, name)}" if before else ""
-        if (stepped and all(part.launched for part in stepped)) or (before and not steps):
+    first_cause = _first_cause(_without_aftermath(everything))
+    if first_cause is None:
+        before = _first_cause([item for log_end in evidences for item in log_end.before])
+        earlier = f"; of the launch before: {_cause_text(before, name)}" if before else ""
+        if (stepped and all(log_end.launched for log_end in stepped)) or (before and not steps):
             why = "the last launch logged no step; no cause was found in the log"
             return Verdict("no_step", why + earlier)
         if steps and len(torn) == len(stepped) > 0:
             why = f"the log ends within the line of its last step ({name(torn[0])})"
             return Verdict("unfinished", why)
         if steps:
-            closed = next((part.closed for part in evidences if part.closed), "")
+            closed = next((log_end.closed for log_end in evidences if log_end.closed), "")
             return Verdict("ok", "", closed=closed)
         return Verdict("no_step", "no step was logged and nothing in the log says why")
-    status, first = _full_disk(_status(first), first, everything)
-    sentence = _told(first, name) + _waiting(status, evidences, everything)
-    return Verdict(status, sentence, first.path, first.place, first.text, name(first.path))
+    status, first_cause = _full_disk(_status(first_cause), first_cause, everything)
+    sentence = _cause_text(first_cause, name) + _waiting(status, evidences, everything)
+    return Verdict(
+        status,
+        sentence,
+        first_cause.path,
+        first_cause.place,
+        first_cause.text,
+        name(first_cause.path),
+    )
 
 
 def _status(item: EvidenceLine) -> str:
     return _ALONE.get(item.status, item.status)
 
 
-def _told(item: EvidenceLine, name: Callable[[Path], str]) -> str:
+def _cause_text(item: EvidenceLine, name: Callable[[Path], str]) -> str:
     """Say what a line is evidence of, the line, and where it stands."""
-    shown = item.text if len(item.text) <= 200 else item.text[:197] + "..."
-    return f"{_SAYS[_status(item)]}: {shown} ({name(item.path)}:{item.place}{_who(item)})"
+    excerpt = item.text if len(item.text) <= 200 else item.text[:197] + "..."
+    return (
+        f"{_SAYS[_status(item)]}: {excerpt} ({name(item.path)}:{item.place}{_rank_and_host(item)})"
+    )
 
 
 def _counts(
-    item: EvidenceLine, part: LogEnd, *, silent: bool, complete: bool, trained: bool
+    item: EvidenceLine, log_end: LogEnd, *, silent: bool, complete: bool, trained: bool
 ) -> bool:
     """Return whether evidence may be of the run's end.
 
@@ -144,7 +157,7 @@ def _counts(
     """
     if (complete and (item.weak or silent)) or (trained and item.start):
         return False
-    return not silent or item.place > part.lines - LAST_LINES
+    return not silent or item.place > log_end.lines - LAST_LINES
 
 
 def _without_aftermath(evidence: Sequence[EvidenceLine]) -> list[EvidenceLine]:
@@ -154,11 +167,11 @@ def _without_aftermath(evidence: Sequence[EvidenceLine]) -> list[EvidenceLine]:
         item
         for item in evidence
         if item.status != "cancelled"
-        or not any(one.path == item.path and one.place < item.place for one in failed)
+        or not any(failure.path == item.path and failure.place < item.place for failure in failed)
     ]
 
 
-def _first(evidence: Sequence[EvidenceLine]) -> EvidenceLine | None:
+def _first_cause(evidence: Sequence[EvidenceLine]) -> EvidenceLine | None:
     """Find the first cause: what others followed from, before what only follows from others."""
     strong = [item for item in evidence if not item.weak and not item.start]
     ends = ("process_failed", "terminated", "aborted")
@@ -189,19 +202,19 @@ def _earliest(pool: Sequence[EvidenceLine]) -> EvidenceLine:
 
 
 def _full_disk(
-    status: str, first: EvidenceLine, everything: Sequence[EvidenceLine]
+    status: str, first_cause: EvidenceLine, everything: Sequence[EvidenceLine]
 ) -> tuple[str, EvidenceLine]:
     """Find, of a checkpoint that could not be written, the line that says that the disk was
     full.
     """
-    if status == "disk_full" and "No space left" not in first.text:
+    if status == "disk_full" and "No space left" not in first_cause.text:
         for item in everything:
             if item.status == "disk_full" and "No space left" in item.text:
                 return status, item
-    return status, first
+    return status, first_cause
 
 
-def _who(item: EvidenceLine) -> str:
+def _rank_and_host(item: EvidenceLine) -> str:
     rank, host = _WHO.search(item.stream), _HOST.match(item.stream)
     parts = [f"rank {(rank[1] or rank[2]).decode()}"] if rank else []
     parts += [f"on {host[1].decode()}"] if host else []
@@ -210,24 +223,26 @@ def _who(item: EvidenceLine) -> str:
 
 def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[EvidenceLine]) -> str:
     """Say on whom the others waited, as far as the logs tell."""
-    waited = {rank: what for part in evidences for rank, what in part.waited.items()}
+    waited = {
+        rank: operation for log_end in evidences for rank, operation in log_end.waited.items()
+    }
     if not waited and status != "collective_timeout":
         return ""
     for item in everything:
-        if place := _ABNORMAL.search(item.text):
-            return f"; the others waited for device {place[1]}"
+        if device := _ABNORMAL.search(item.text):
+            return f"; the others waited for device {device[1]}"
     if not waited:
         return ""
     names = _listed(waited)
-    rest = set().union(*(part.ranks for part in evidences)) - set(waited)
+    missing_ranks = set().union(*(log_end.ranks for log_end in evidences)) - set(waited)
     operation = sorted(set(waited.values()))[0]
     text = (
         f"; rank {names} waited in {operation}"
         if len(waited) == 1
         else (f"; ranks {names} waited in {operation}")
     )
-    if status == "collective_timeout" and rest:
-        text += f" for some of ranks {_listed(rest)}"
+    if status == "collective_timeout" and missing_ranks:
+        text += f" for some of ranks {_listed(missing_ranks)}"
     return text
 
 

@@ -10,11 +10,11 @@ from runner.base.shape import kind_of
 
 
 class OptionWord(Checked):
-    """The value of a scheduler's option: it stands in a line such as `#SBATCH --name=value`."""
+    """The value of a scheduler's option: it is in a line such as `#SBATCH --name=value`."""
 
     pattern = r"[^\s'\"\\#\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
     most = 4_000
-    what = "one word without blanks, quotes, '\\' and '#'"
+    description = "one word without blanks, quotes, '\\' and '#'"
 
 
 class ShellLine(Checked):
@@ -22,7 +22,7 @@ class ShellLine(Checked):
 
     pattern = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+"
     most = 4_000
-    what = "one line of bash, such as module load cuda"
+    description = "one line of bash, such as module load cuda"
 
 
 # What a cell asks of an engine: a word, or lines of bash.

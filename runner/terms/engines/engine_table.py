@@ -1,4 +1,4 @@
-"""The engines that there are: a new one is an entry here, with its module beside this one."""
+"""All engines: a new one is an entry here, with its module beside this one."""
 
 from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.slurm import Slurm

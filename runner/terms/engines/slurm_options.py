@@ -14,7 +14,7 @@ class SlurmOption(OptionWord):
     """A whole option of sbatch's or srun's, with its value."""
 
     pattern = rf"--[a-z][a-z0-9-]*(?:=(?:{OptionWord.pattern}))?"
-    what = "one option of sbatch's in one word, such as --licenses=nccl:4"
+    description = "one option of sbatch's in one word, such as --licenses=nccl:4"
 
     @property
     def option(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.commands.parse import parse
 from runner.judge.decide import last_words
 from runner.judge.diagnosis.verdict import diagnose
-from runner.judge.stall import read_stacks, words
+from runner.judge.stall import read_stacks, waited_for
 from runner.load.samples import read_samples
 from runner.load.tensorboard import losses, parse_events
 from runner.logs.decoding import unprefixed, whole_lines
@@ -33,7 +33,7 @@ def read(data: bytes) -> dict[str, list[Interval]]:
     measure(KINDS, {0: [data]})
     signs(data[: 1 << 18])
     last_words(data[-(1 << 16) :])
-    words(read_stacks("n1", data.decode("utf-8", "replace")))
+    waited_for(read_stacks("n1", data.decode("utf-8", "replace")))
     unprefixed(data[: 1 << 13])
     read_samples(data)
     losses(parse_events(data))
