@@ -91,7 +91,7 @@ class Folder:
                 " free; make room, or name another cluster_root"
             )
 
-    def place(self, paths: list[InsidePath]) -> None:
+    def move_in(self, paths: list[InsidePath]) -> None:
         """Put in place what came, if it is what was sent."""
         for path in paths:
             partial = self.full(path) + ".part"
@@ -110,7 +110,7 @@ def have(spec: dict[str, Any]) -> dict[str, Any]:
     """Look, or put in place and look again."""
     folder = Folder(spec)
     if not spec["check"]:
-        folder.place([path for path in folder.files if path in set(spec["place"])])
+        folder.move_in([path for path in folder.files if path in set(spec["place"])])
     lacking, extra = folder.lacking(), folder.extra()
     if not spec["check"]:
         for path in extra:

@@ -189,7 +189,7 @@ class Process:
             self.store.set(f"{name}/go", "1")
         self.store.wait([f"{name}/go"])
 
-    def part(self) -> None:
+    def finish(self) -> None:
         """Leave when all are done; rank 0 last, for the store ends with it."""
         self.meet("end")
         if self.rank:
@@ -476,7 +476,7 @@ def work(spec: dict[str, Any], local: int) -> int:
         for name in checks:
             if name not in ("devices", "network"):
                 getattr(importlib.import_module("probe_deep"), name)(process, say)
-        process.part()
+        process.finish()
     except Exception as error:  # it is the runner that tells it
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         first_line = lines[0][:500] if lines else ""

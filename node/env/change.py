@@ -57,7 +57,7 @@ def create(spec: Spec) -> Spec:
 
 def write_config(env: Environment) -> None:
     """Give a venv its python3-config."""
-    text = config_program(env.said)
+    text = config_program(env.facts)
     if text:
         write_text(env.config, text)
         os.chmod(env.config, 0o755)  # noqa: S103  # a program that everybody runs

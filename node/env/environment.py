@@ -43,9 +43,9 @@ class Environment:
 
     def refresh(self) -> None:
         """Look again at what is there."""
-        self.said = probe(self.python)
-        self.packages = installed(self.said)
-        self.version = str(self.said.get("version", ""))
+        self.facts = probe(self.python)
+        self.packages = installed(self.facts)
+        self.version = str(self.facts.get("version", ""))
         self.record: Spec = parsing.load(self.record_file, RECORD) or {}
         self.lock = read_text(self.lock_file).splitlines()
 

@@ -23,10 +23,10 @@ def look(spec: Spec) -> Spec:
     env = Environment(spec)
     if spec["existing"]:
         return look_at_existing(env)
-    ours = env.said and "pip" in env.packages and not os.path.islink(env.path)
+    ours = env.facts and "pip" in env.packages and not os.path.islink(env.path)
     if ours and fits(env.version, spec["python"]):
         faults, todo = plan(spec, env.packages, env.version, env.lock, env.record)
-        expected = config_program(env.said)
+        expected = config_program(env.facts)
         if expected and read_text(env.config) != expected:
             faults.append(f"{env.config} is not that of its Python")
             todo.insert(0, {"what": "config", "words": "write python3-config"})
@@ -34,9 +34,9 @@ def look(spec: Spec) -> Spec:
     fault = f"{env.path} is not there"
     if os.path.islink(env.path):
         fault = f"{env.path} is a link to somebody else's environment"
-    elif env.said and not fits(env.version, spec["python"]):
+    elif env.facts and not fits(env.version, spec["python"]):
         fault = f"{env.path} has Python {env.version}, not {spec['python']}"
-    elif env.said:
+    elif env.facts:
         fault = f"{env.path} has no pip"
     elif os.path.exists(env.path):
         fault = f"{env.path} has no Python that runs"
@@ -57,10 +57,10 @@ def look_at_existing(env: Environment) -> Spec:
     What is optional may be lacking.
     """
     python = env.spec["existing"]
-    env.said = probe(python)
-    if not env.said:
+    env.facts = probe(python)
+    if not env.facts:
         raise EnvError(f"{python} does not run; correct the path of the existing Python")
-    env.packages, env.version = installed(env.said), env.said["version"]
+    env.packages, env.version = installed(env.facts), env.facts["version"]
     steps = [step for step in env.steps if not step.get("optional")]
     needed = [*pins_of(steps), *(item["project"] for item in steps if "project" in item)]
     lacking = [name for name in needed if name not in env.packages]
@@ -69,7 +69,7 @@ def look_at_existing(env: Environment) -> Spec:
             f"{python} lacks {', '.join(lacking)}; install them there, or leave the existing "
             "Python empty for an environment of our own"
         )
-    prefix = env.said["prefix"]
+    prefix = env.facts["prefix"]
     linked = os.path.islink(env.path) and os.path.realpath(env.path) == os.path.realpath(prefix)
     faults = [] if linked else [f"{env.path} is not a link to {prefix}"]
     faults += drifted(env.lock, env.packages).values() if env.lock else []

@@ -17,7 +17,7 @@ def network(machine: Machine, spec: dict[str, Any]) -> dict[str, Any]:
     carriers = [name for name, owned in there.items() if cluster_addresses & set(owned)]
     interfaces = {}
     for name in sorted(there):
-        chosen = any(named(name, value) for value in spec.get("interfaces", []))
+        chosen = any(chooses(name, value) for value in spec.get("interfaces", []))
         if name in carriers or chosen:
             speed = number(machine.text(f"/sys/class/net/{name}/speed"))
             interfaces[name] = {
@@ -38,7 +38,7 @@ def network(machine: Machine, spec: dict[str, Any]) -> dict[str, Any]:
     return {"interfaces": interfaces, "infiniband": ports}
 
 
-def named(name: str, value: str) -> bool:
+def chooses(name: str, value: str) -> bool:
     """Whether NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME, as it stands, chooses an interface.
 
     NCCL's documentation: words are prefixes, `=` before them makes them exact, and `^` lists what
