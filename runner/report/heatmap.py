@@ -37,7 +37,7 @@ def heatmaps(table: Sequence[Row]) -> list[dict[str, Any]]:
     varying = sorted(count, key=lambda name: -count[name])
     pairs = sorted(combinations(varying, 2), key=lambda pair: -count[pair[0]] * count[pair[1]])
     drawn = (_pair(table, cells, values, pair, (min(measured), max(measured))) for pair in pairs)
-    return [grids for grids in drawn if grids][:MOST_PAIRS]
+    return [heatmap for heatmap in drawn if heatmap][:MOST_PAIRS]
 
 
 def _rate(row: Row) -> float | None:
