@@ -50,11 +50,11 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def places(text: bytes, mark: bytes) -> Iterator[int]:
-    """Yield where a mark stands, each time."""
+    """Yield where a mark stands, each time; in a long line of dashes not at each of them."""
     at = text.find(mark)
     while at >= 0:
         yield at
-        at = text.find(mark, at + 1)
+        at = text.find(mark, at + len(mark))
 
 
 def uncoloured(text: bytes) -> bytes:
