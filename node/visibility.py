@@ -34,19 +34,19 @@ def not_shared(host: str, folder: str) -> tuple[Cause, str]:
     )
 
 
-def fresh(path: str, nodes: int = 1) -> bool:
+def fresh(path: str, nodes: int = 1, forget_s: float = FORGET_S) -> bool:
     """Whether a file is there by now, and not by what this node remembers; asked by many `nodes`.
 
-    A folder is changed at most once in FORGET_S seconds, the seldomer the more nodes do so, and for
-    the first time as long after it was first asked about: most files show at once.
+    A folder is changed at most once in `forget_s` seconds, the seldomer the more nodes do so, and
+    for the first time as long after it was first asked about: most files show at once.
     """
-    return _opens(path) or (refresh(os.path.dirname(path) or ".", nodes) and _opens(path))
+    return _opens(path) or (refresh(os.path.dirname(path) or ".", nodes, forget_s) and _opens(path))
 
 
-def refresh(folder: str, nodes: int = 1) -> bool:
+def refresh(folder: str, nodes: int = 1, forget_s: float = FORGET_S) -> bool:
     """Make this node forget what it knew of a folder, now and then; whether it did so now."""
     now = time.monotonic()
-    if now - _CHANGED.setdefault(folder, now) < max(FORGET_S, nodes / CHANGES_A_SECOND):
+    if now - _CHANGED.setdefault(folder, now) < max(forget_s, nodes / CHANGES_A_SECOND):
         return False
     _CHANGED[folder] = now
     clock(folder)

@@ -16,7 +16,7 @@ from node import sent
 from node.causes import Cause, EndedBy
 from node.endings import WORDS
 
-from . import chain, scratch
+from . import chain, own_disk, scratch
 from .answers import RefusedError
 from .fan_out import fan_out
 from .faults import Faults
@@ -305,7 +305,8 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
     It carries the run's mark, so that it is ended with the run even where this daemon was killed.
     """
     entry = "sampler:sample"
-    spec = {"device": job.get("device", "cpu"), "path": SAMPLES, "flush_s": job.get("flush_s", 0)}
+    spec = {"device": job.get("device", "cpu"), "path": own_disk.path_of(job, SAMPLES)}
+    spec["flush_s"] = job.get("flush_s", 0)
     argv = [
         sys.executable,
         "-I",
@@ -314,7 +315,7 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
         sent.message(entry, spec, job.get("modules", sent.FILE)),
     ]
     try:
-        with open(SAMPLER_TROUBLE, "wb") as trouble:
+        with open(own_disk.path_of(job, SAMPLER_TROUBLE), "wb") as trouble:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ of nodes, and no faster.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -71,8 +72,13 @@ class Roster:
         write(os.path.join(self.folder, self.ranks[rank]), json.dumps(facts))
 
     def ended(self, rank: int) -> None:
-        """Say that a node has written how it ended."""
-        write(os.path.join(self.folder, self.ranks[rank] + OVER), "")
+        """Say that a node has written how it ended: the file by which it came is called so now."""
+        path = os.path.join(self.folder, self.ranks[rank])
+        try:
+            os.rename(path, path + OVER)
+        except OSError:  # it never came
+            with contextlib.suppress(OSError):  # it is late: all of it was put away
+                write(path + OVER, "")
 
     def absent(self, suffix: str = "") -> list[str]:
         """Return the ranks that have not come; with OVER those that have not ended."""
@@ -80,8 +86,8 @@ class Roster:
         there = set(os.listdir(self.folder))
         return [rank for rank in self.ranks if rank + suffix not in there]
 
-    def facts(self) -> list[dict[str, Any]]:
-        """Return what the nodes said of themselves, by rank."""
+    def facts(self) -> list[dict[str, Any] | None]:
+        """Return what the nodes said of themselves, by rank; None of one that has ended."""
         return [read_json(os.path.join(self.folder, rank)) for rank in self.ranks]
 
 
@@ -89,7 +95,9 @@ def place(run: str, roster: Roster, wanted: list[int]) -> None:
     """Write placement.json once every node has come, then what all of them wait for."""
     if roster.absent():
         return
-    nodes = roster.facts()
+    nodes = [node for node in roster.facts() if node is not None]
+    if len(nodes) < len(roster.ranks):
+        return  # one has ended since
     placement = {
         "schema": 1,
         "job_id": os.environ.get("SLURM_JOB_ID", ""),

@@ -101,8 +101,11 @@ def nobodys(path: str, changed: float) -> bool:
 
 
 def remove(job: dict[str, Any]) -> None:
-    """Remove the run's scratch folder, once its processes have ended."""
-    if job.get("scratch"):
+    """Remove the run's scratch folder, once its processes have ended.
+
+    That of a run that keeps something there goes once it was brought (own_disk.bring).
+    """
+    if job.get("scratch") and not job.get("own"):
         clear(job["scratch"])
 
 

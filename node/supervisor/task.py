@@ -10,6 +10,7 @@ as {master_addr}; they are filled in here, as data.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -21,9 +22,9 @@ from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import chain, head, node_tasks, orders, scratch, switches
+from . import chain, head, node_tasks, orders, own_disk, scratch, switches
 from .answers import RefusedError
-from .daemon import enter, hold, identify, lease_lost, watch
+from .daemon import enter, hold, lease_lost, watch
 from .files import read_json, size_of, write
 from .folders import limit_log
 from .given import address_of, host_name, take_devices, taken_secrets
@@ -48,6 +49,7 @@ from .preparation import check, lay_out
 from .shell_lines import HIDDEN, set_up, take_down
 from .state import TERMINATED, boot_id, finish
 from .stopping import lost_supervisor
+from .suspension import Suspension, sentence
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -90,9 +92,13 @@ class Task:
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
         self.looked, self.written, self.noted = -1.0, 0, time.time()
+        self.samples_sent_at = time.monotonic()
         self.looks: list[tuple[float, int]] = []  # at the log: node time, bytes
-        self.job["flush_s"] = max(FLUSH_S, self.nodes / FLUSHES_A_SECOND)
+        self.flush_s = self.job["flush_s"] = max(FLUSH_S, self.nodes / FLUSHES_A_SECOND)
+        self.is_looked_at = self.rank in own_disk.looked_at(self.nodes)
         self.lease: dict[str, Any] = {}
+        self.notes: list[str] = []  # what may have disturbed the run, in sentences
+        self.suspension = Suspension()
         self.roster = head.Roster(self.folder, self.nodes)
         watched = head.folders(self.folder) if self.rank == 0 else []
         self.watchman = head.Stalls(watched, self.job["stall_limit_s"])
@@ -112,10 +118,14 @@ class Task:
         if os.getppid() != self.parent:
             return {"ended_by": EndedBy.ERROR, "message": "slurmstepd, which started it, is gone"}
         now = time.monotonic()
+        pause_s = self.suspension.pause_s(now)
+        if pause_s:
+            self.note_suspended(pause_s)
         if now - self.looked < self.every_s:
             return None
         self.looked = now
         self.note_log()
+        self.show_samples(now)
         if self.rank == 0 and self.watchman.stalled(now):
             limit_s = self.job["stall_limit_s"]
             self.halt(Cause.STALLED, "no node printed anything for %g s (stall_limit_s)" % limit_s)
@@ -124,6 +134,18 @@ class Task:
             return {"ended_by": EndedBy.STOP, "message": str(halt.get("cause"))}
         lease = self.spec.get("lease")
         return lease_lost(self.lease, self.job, lease) if lease else None
+
+    def note_suspended(self, pause_s: float) -> None:
+        """Note once for all nodes that the run stood still, and count that time as no stall."""
+        self.watchman.grown += pause_s
+        if self.rank == 0:
+            self.notes.append(sentence(pause_s))
+            with contextlib.suppress(OSError):
+                write(PREPARED, self.prepared())
+
+    def prepared(self) -> str:
+        """Return what this node says of itself before the run, and of what disturbed that."""
+        return json.dumps({"boot_id": boot_id(), "noted": self.notes, "schema": 1})
 
     def note_log(self) -> None:
         """Write down how many bytes the log has by now, so that its steps have times; and when it
@@ -134,15 +156,22 @@ class Task:
             self.looks += [(self.noted, self.written), (now, size)]
             self.written = size
         self.noted = now
-        if self.looks and now - self.looks[0][0] > self.job["flush_s"]:
+        if self.looks and now - self.looks[0][0] > self.flush_s:
             self.write_looks()
 
+    def show_samples(self, now: float) -> None:
+        """Leave the newest samples for a live view, where that looks at this node."""
+        if self.is_looked_at and now - self.samples_sent_at > self.flush_s:
+            self.samples_sent_at = now
+            own_disk.show_newest(self.job)
+
     def write_looks(self) -> None:
-        """Write down the looks at the log that are not in the shared folder yet."""
+        """Write down the looks at the log that are in no file yet."""
         lines = [json.dumps({"node": at, "log_bytes": size}) + "\n" for at, size in self.looks]
         self.looks = []
         try:
-            with open(TIMELINE, "a", encoding="utf-8") as stream:
+            path = TIMELINE if self.is_looked_at else own_disk.path_of(self.job, TIMELINE)
+            with open(path, "a", encoding="utf-8") as stream:
                 stream.write("".join(lines))
         except OSError:
             pass  # a full disk is the trainer's to say
@@ -193,6 +222,7 @@ def end(part: Task, done: dict[str, Any]) -> NoReturn:
     if part.was_set_up:
         take_down(part.job)
     finish(done)
+    own_disk.bring(part.job)
     wait_for_others(part)
     if ended_well(done) and not os.path.exists(os.path.join(part.folder, HALT)):
         chain.remove(part.job)
@@ -219,12 +249,12 @@ def lost(part: Task) -> None:
         after = filled(part.job["after"], placement) if placement else []
         lost_supervisor(dict(part.job, after=after))
         take_down(part.job)
+        own_disk.bring(part.job)
     wait_for_others(part)
 
 
 def run(part: Task) -> dict[str, Any]:
     """Meet the others, start the launcher with what only the job knows, watch it to its end."""
-    identify()
     done = watch(part.job, lambda: meet(part), part.asked, lambda: part.written)
     part.note_log()
     part.write_looks()
@@ -240,12 +270,13 @@ def prepare(part: Task) -> None:
         if part.setup:
             part.was_set_up = True
             set_up(job, part.setup, os.path.join(job["dir"], SETUP_LOG))
-        noted = check(job) + scratch.notes(job)
+        part.notes = check(job) + scratch.notes(job)
         limit_log(job)
         scratch.make(job)
+        own_disk.keep(job)
         chain.begin(job)
-        told = {"boot_id": boot_id(), "noted": noted}
-        write(os.path.join(job["dir"], PREPARED), json.dumps(dict(told, schema=1)))
+        if part.notes:
+            write(os.path.join(job["dir"], PREPARED), part.prepared())
     except FileExistsError:  # its records are the other's: nothing is written there
         raise ProgramError("this node's part began before, in %s" % job["dir"])
     except OSError as error:
@@ -305,6 +336,7 @@ def begin(part: Task, placement: dict[str, Any]) -> None:
         job["env"] = {**slurms, **job["env"]}
     job["env"] = dict(job["env"], **part.secrets)
     part.watchman.begin(time.monotonic())
+    part.suspension.watch()
 
 
 def facts(part: Task) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from node.files import open_plain
+from node.files import open_plain, read_start
 from node.schema import MOST_DEPTH, MOST_ITEMS, Plain
 from node.supervisor.names import is_trace
 from runner.archive import archive
@@ -22,6 +22,8 @@ from runner.document.campaign_reading import read_campaign
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
+from runner.folder.packed import MOST_BYTES as MOST
+from runner.folder.packed import nodes_of, parts_of
 from runner.folder.stored import UnreadableError, load
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
@@ -111,7 +113,9 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     files = {
         name: path
         for name, path in archive.files(campaign.path).items()
-        if "tfevents" not in path.name and not is_trace("/".join(name.split("/")[5:]))
+        if "tfevents" not in path.name
+        and path.name != names.PACKED
+        and not is_trace("/".join(name.split("/")[5:]))
     }
     hosts = _hosts(campaign)
     systems = map(load_system, system_names())
@@ -128,9 +132,17 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
             for text in _texts(path):
                 redaction.learn(text)
     home = folder / redaction.text(campaign.name)
-    for name, path in files.items():
+
+    def copy_of_file(name: str) -> Path:
         copy = home.joinpath(*map(redaction.name, name.split("/")))
         copy.parent.mkdir(parents=True, exist_ok=True)
+        return copy
+
+    for name, content_bytes in _packed(archive.files(campaign.path)):
+        text = content_bytes.decode("utf-8", "surrogateescape")
+        copy_of_file(name).write_text(redaction.text(text), "utf-8", "surrogateescape", "")
+    for name, path in files.items():
+        copy = copy_of_file(name)
         content = _json(path)
         with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             if content is not None:
@@ -140,6 +152,21 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     copy_of = Campaign(home)
     copy_of.write(replace(copy_of.settings, redacted=True))
     return copy_of
+
+
+def _packed(files: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files in archives of nodes and runs, by the names that they would have unpacked."""
+    for name, path in files.items():
+        above = PurePosixPath(name).parent
+        if path.name != names.PACKED:
+            continue
+        if above.parent.name == names.NODES:
+            nodes: Iterable[tuple[PurePosixPath, bytes]] = [(above, read_start(path, MOST) or b"")]
+        else:
+            nodes = ((above / names.NODES / node, packed) for node, packed in nodes_of(path))
+        for folder, packed in nodes:
+            for file_name, content in parts_of(packed).items():
+                yield f"{folder}/{file_name}", content
 
 
 def _user() -> str:

@@ -13,6 +13,7 @@ from runner.document.campaign_document import CampaignDocument
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.packed import has_part
 from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.terms.record import Record
@@ -65,8 +66,8 @@ def _files(attempt: Attempt) -> Iterator[tuple[str, bool]]:
         node = attempt.node(rank)
         for name in (names.LOG, names.DONE):
             yield f"nodes/{node.name}/{name}", (node / name).is_file()
-    timelines = [attempt.node(rank) / names.TIMELINE for rank in hosts]
-    yield f"nodes/*/{names.TIMELINE}", any(path.is_file() for path in timelines)
+    timed = any(has_part(attempt.node(rank), names.TIMELINE) for rank in hosts)
+    yield f"nodes/*/{names.TIMELINE}", timed
 
 
 def other_outcomes(bundle: OpenBundle) -> Iterator[Refusal]:

@@ -9,6 +9,8 @@
           meeting.json  placement.json  ended  lease
           nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
                                 started.json  setup.log  stacks.txt  tensorboard/
+                                samples.now  samples.zip
+          samples.zip
     runs/.ansible/               private folders of ansible-runner, removed on success
     runs/.setup/                 <inventory>-setup.log, -verify, -teardown, -prefetch
     runs/.accept/<inventory>/<N>/  state.json  answer.json  report.html  junit.xml  healthy.txt
@@ -29,10 +31,13 @@ from node.supervisor.names import (
     HALT,
     LOG,
     NODES,
+    PACKED,
     PLACEMENT,
     PREPARED,
+    ROSTER,
     RUN,
     SAMPLES,
+    SAMPLES_NOW,
     STACKS,
     STARTED,
     SUBMITTED,
@@ -47,10 +52,13 @@ __all__ = [
     "HALT",
     "LOG",
     "NODES",
+    "PACKED",
     "PLACEMENT",
     "PREPARED",
+    "ROSTER",
     "RUN",
     "SAMPLES",
+    "SAMPLES_NOW",
     "STACKS",
     "STARTED",
     "SUBMITTED",

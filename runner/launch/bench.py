@@ -13,6 +13,7 @@ from runner.folder.stored import write_json
 from runner.judge.decide import is_finished
 from runner.judge.read_again import outcome_of
 from runner.launch import inspection
+from runner.launch.abandoned import record_abandoned
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import Launcher
@@ -93,6 +94,7 @@ def bench(
         grown_matrix = growth.matrix
         cells = select(grown_matrix, only)
         repeats = source.begun(campaign, grown_matrix, cells)
+        record_abandoned(engine, campaign, repeats)
         keep_what_reads_otherwise(campaign, repeats)
         kept = left_alone(finished(campaign, repeats, view.unreadable), again, failed)
         view.hidden(hidden_of(campaign.path, growth.settings).words)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node.files import open_plain
+from node.supervisor.own_disk import looked_at
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -16,7 +17,6 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.record import Interval
 
-MOST_LOOKED_AT = 64  # nodes of a run, in one look
 _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
 
 
@@ -54,8 +54,7 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     all_logs = attempt.logs()
     logs = some_of(all_logs)
     sampled = [
-        device_use(log.with_name(names.SAMPLES), attempt.devices(rank))
-        for rank, log in logs.items()
+        device_use(_newest_samples(log), attempt.devices(rank)) for rank, log in logs.items()
     ]
     used = max((u for each in sampled if (u := each.memory_used_mib) is not None), default=None)
     power = [each.power_w for each in sampled]
@@ -84,10 +83,13 @@ def some_of(logs: Mapping[int, Path]) -> dict[int, Path]:
     between them at equal distances. Trainers log on the first or the last.
     """
     ranks = sorted(logs)
-    if len(ranks) > MOST_LOOKED_AT:
-        last, steps = len(ranks) - 1, MOST_LOOKED_AT - 1
-        ranks = [ranks[last * number // steps] for number in range(MOST_LOOKED_AT)]
-    return {rank: logs[rank] for rank in ranks}
+    return {ranks[number]: logs[ranks[number]] for number in looked_at(len(ranks))}
+
+
+def _newest_samples(log: Path) -> Path:
+    """Return where a node's newest samples are: its own disk has the others, as the case may be."""
+    newest = log.with_name(names.SAMPLES_NOW)
+    return newest if newest.exists() else log.with_name(names.SAMPLES)
 
 
 def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:

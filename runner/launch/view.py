@@ -36,10 +36,11 @@ from runner.terms.record import WELL, Measurement, Record
 Repeat = tuple[str, int]  # of a cell, by its id
 
 MOST_LOOKED_AT = 8  # of runs that go on side by side
+SHARED_LOOK_S = 3.0  # between two looks at a run's logs on a file system that nodes share
 STYLES = {"ok": "green", "interrupted": "yellow", "ended_early": "yellow"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Shown:
     """A run that goes on, or waits, as it is shown."""
 
@@ -48,6 +49,17 @@ class _Shown:
     attempt: Attempt
     waiting: Callable[[RunFolder], str]
     since: float  # of the monotonic clock
+    progress: Running | None = None  # what was seen of it last,
+    progress_at: float = 0.0  # and when
+
+    def look(self) -> Running:
+        """Read how far the run is; one on a file system that nodes share not at each call."""
+        now = time.monotonic()
+        elapsed_s = now - self.since
+        if self.progress is None or now - self.progress_at >= SHARED_LOOK_S:
+            self.progress = running_of(self.title, self.cell, self.attempt, elapsed_s)
+            self.progress_at = now if self.attempt.handed_over else float("-inf")
+        return self.progress
 
 
 class View:
@@ -146,10 +158,7 @@ class View:
                 queued.append(Waiting(*made, title=one.title, words=words))
             else:
                 runs.append(one)
-        now = [
-            running_of(one.title, one.cell, one.attempt, time.monotonic() - one.since)
-            for one in runs[:MOST_LOOKED_AT]
-        ]
+        now = [one.look() for one in runs[:MOST_LOOKED_AT]]
         waiting = self.total - len(self.numbers) + len(queued)
         far = [(run.left_s, run.elapsed_s) for run in now]
         return Status(

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from node.files import open_plain
 from runner.base.exclusive import make_private
 from runner.base.files import atomic_file
+from runner.folder import names
+from runner.folder.packed import RATIO
 from runner.load.over_time import Curve, NodeCurves
 from runner.terms.record import Energy, FirstStep, Telemetry, Thermals
 
@@ -95,7 +97,7 @@ def _signatures(files: Iterable[Path]) -> tuple[list[list[Any]], int]:
             continue
         checksum = hashlib.sha256(edges).hexdigest()
         signatures.append([str(path), facts.st_size, facts.st_mtime_ns, checksum])
-        total += facts.st_size
+        total += facts.st_size * (RATIO if path.name == names.PACKED else 1)
     return signatures, total
 
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from node.files import read_start
 from runner.figures.goodput import lost_times
 from runner.figures.power import GAP_S
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.folder.packed import read_part, samples_size
 from runner.load.sample_table import CPU, Floats, SampleTable, finite_values, read_table
-from runner.load.samples import MOST_BYTES, read_samples
+from runner.load.samples import read_samples
 from runner.terms.story import LostEnergy, Story
 
 LEAST_SAMPLED = 0.8  # of the devices' lost time; with less there is no figure
@@ -138,7 +138,7 @@ def _tables(attempt: Attempt) -> Iterator[tuple[Device, SampleTable]]:
     hosts = attempt.hosts
     for rank, log in attempt.logs().items():
         try:
-            data = read_start(log.parent / names.SAMPLES, MOST_BYTES) or b""
+            data = read_part(log.parent, names.SAMPLES)
         except OSError:
             continue  # this node left none
         table = read_table(data, read_samples)
@@ -154,5 +154,4 @@ def _tables(attempt: Attempt) -> Iterator[tuple[Device, SampleTable]]:
 
 
 def _size(attempt: Attempt) -> int:
-    files = (log.parent / names.SAMPLES for log in attempt.logs().values())
-    return sum(path.stat().st_size for path in files if path.is_file())
+    return sum(samples_size(log.parent) for log in attempt.logs().values())

@@ -1,7 +1,8 @@
 """What else a run's folder holds of its measurement: device samples, TensorBoard files.
 
 Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `timeline.jsonl` beside
-it, and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
+it (or an archive of both), and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them
+nothing changes.
 """
 
 import math
@@ -13,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from node.files import read_start
 from node.parsing import parse
 from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
@@ -22,6 +22,7 @@ from runner.base.shape import shape
 from runner.figures.summary import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.endings import Ending
+from runner.folder.packed import has_part, read_part
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load import telemetry as telemetries
@@ -49,7 +50,6 @@ _OUR_POLL = re.compile(
 _POLL = Fields({"node": Number(), "log_bytes": Whole()}, {"received": (Number(), 0.0)})
 # The first line of two that npu-smi has for a chip: its number and name, its health.
 _NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
-MOST_BYTES = 64 << 20  # of samples or polls that are read: days of them
 MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
 
 
@@ -67,7 +67,8 @@ def with_fetched(
     device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    files = (names.SAMPLES, names.TIMELINE, names.LOG, names.DONE)
+    files = (names.SAMPLES, names.TIMELINE, names.PACKED, names.LOG, names.DONE)
+    of_run = {node.parent.parent / names.PACKED: None for node in nodes.values()}
     about = {
         "counted": [
             tuple(map(str, asdict(interval).values())) for interval in counted_intervals(record)
@@ -77,7 +78,7 @@ def with_fetched(
         "devices": {rank: list(ids) for rank, ids in devices.items()},
     }
     summary = cached_summary(
-        (node / name for node in nodes.values() for name in files),
+        (*of_run, *(node / name for node in nodes.values() for name in files)),
         about,
         lambda: _summary(record, nodes, devices, readers),
     )
@@ -96,7 +97,7 @@ def _summary(
     readers: Readers | None,
 ) -> SamplesSummary:
     """Read the nodes' folders."""
-    sampled = {rank: node for rank, node in nodes.items() if (node / names.SAMPLES).is_file()}
+    sampled = {rank: node for rank, node in nodes.items() if has_part(node, names.SAMPLES)}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
     if readers is None:
@@ -212,7 +213,7 @@ def _sampled(
         had = sorted(map(str, devices.get(rank, ())))
         table = read_table(b"", read_samples)
         if rank in nodes:
-            data = read_start(nodes[rank] / names.SAMPLES, MOST_BYTES) or b""
+            data = read_part(nodes[rank], names.SAMPLES)
             table = read_table(data, read_samples)
             if rank in devices:
                 table = table.of({CPU, *had})
@@ -304,7 +305,7 @@ def polled_steps(node: Path, readers: Readers) -> list[Seen]:
 
 def _polls_of(node: Path) -> list[_Poll]:
     try:
-        return list(_polls(read_start(node / names.TIMELINE, MOST_BYTES) or b""))
+        return list(_polls(read_part(node, names.TIMELINE)))
     except OSError:
         return []
 

@@ -6,7 +6,10 @@ What they do together is seen on real Slurm, in tests/on_slurm.
 import json
 import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -169,6 +172,22 @@ def test_the_port_is_the_wanted_one_or_the_next_free_one() -> None:
             assert head.free_port(port) > port
 
 
+def test_a_node_that_has_ended_is_in_the_roster_once(tmp_path: Path) -> None:
+    roster = head.Roster(str(tmp_path), 2)
+    come(roster, 0)
+    come(roster, 1)
+    roster.ended(1)
+    assert sorted(os.listdir(tmp_path / names.ROSTER)) == ["0000", "0001.over"]
+    head.place(str(tmp_path), roster, [20_000])
+    assert not (tmp_path / names.PLACEMENT).exists()  # it ends before it began
+    roster.ended(0)
+    assert roster.absent(head.OVER) == []
+    (tmp_path / names.ROSTER / "0000.over").unlink()
+    (tmp_path / names.ROSTER / "0001.over").unlink()
+    (tmp_path / names.ROSTER).rmdir()
+    roster.ended(1)  # it is late: bench has put all of it away
+
+
 def test_a_run_is_over_once_all_nodes_have_ended(tmp_path: Path) -> None:
     roster = head.Roster(str(tmp_path), 2)
     waiting = threading.Thread(target=head.finish, args=(str(tmp_path), roster, lambda: False))
@@ -239,6 +258,50 @@ def test_a_node_whose_slurmstepd_is_gone_ends_its_part(
     asked = part.asked()
     assert asked is not None
     assert (asked["ended_by"], "slurmstepd" in asked["message"]) == (EndedBy.ERROR, True)
+
+
+STANDS_STILL = """
+import sys, time
+from node.supervisor.suspension import Suspension
+suspension = Suspension()
+suspension.watch()
+print("begun", flush=True)
+while True:
+    if pause_s := suspension.pause_s(time.monotonic()):
+        print(pause_s, flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_process_that_is_stopped_and_goes_on_knows_for_how_long() -> None:
+    argv = [sys.executable, "-c", STANDS_STILL]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGCONT)  # without a pause: nothing
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.6)
+        process.send_signal(signal.SIGCONT)
+        paused_s = float(process.stdout.readline())
+        process.kill()
+    assert 1.5 < paused_s < 30
+
+
+def test_a_suspended_run_notes_it_and_is_not_stalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    part = task.Task(spec(run_folder(tmp_path / "attempt1")))
+    part.notes = ["another process is busy"]
+    part.watchman.begin(100.0)
+    part.note_suspended(600.0)
+    prepared = json.loads(Path(names.PREPARED).read_text())
+    assert prepared["noted"] == [
+        "another process is busy",
+        "the run was suspended for 10 min (as by scontrol suspend), and then went on",
+    ]
+    assert not part.watchman.stalled(720.0)
+    assert part.watchman.stalled(830.0)
 
 
 def test_a_log_is_noted_with_when_it_was_last_seen_without_its_newest_lines(

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import sys
 
 import pytest
@@ -47,6 +48,11 @@ def test_a_run_is_a_job_of_its_own(slurm_cluster: SlurmCluster) -> None:
     )
     (row,) = json.loads(collected.stdout)["rows"]
     assert row["status"] == "ok"
+    assert row["utilisation_percent"] is not None  # by samples that the nodes brought
+    for node in (attempt / "nodes").iterdir():
+        assert sorted(os.listdir(node)) == ["done.json", "launcher.log", "started.json"]
+    assert (attempt / "samples.zip").is_file()
+    assert not (attempt / "roster").exists()
     assert sorted(path.stem for path in (bench.campaign / "inspect").iterdir()) == [
         "node2",
         "node3",

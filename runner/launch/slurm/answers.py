@@ -131,6 +131,8 @@ _AFTER = {"reason": " Dependency="}  # what follows on a field that may have bla
 MOST_RECORD = 100_000  # letters of a job's record; what we read of it stands at its beginning
 SQUEUE_FORMAT = "|".join(_SQUEUE.values())
 PLACE_FORMAT = "|".join(_PLACE.values())
+DOWN_FORMAT = "%N|%E"
+MOST_WHY = 100  # letters of a reason
 SACCT_FORMAT = ",".join(_SACCT.values())
 
 _NOTHING = frozenset(("", "(null)", "N/A", "Unknown", "None", "NONE", "None assigned"))
@@ -199,6 +201,17 @@ def longest_s(output: str, name: str | None) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def down_nodes(output: str) -> dict[str, str]:
+    """Read what sinfo prints in DOWN_FORMAT: node to why it is down, "" where nobody said why."""
+    nodes: dict[str, str] = {}
+    for line in output.splitlines():
+        node, separator, why = line.partition("|")
+        if separator and re.fullmatch(r"[\w.-]{1,255}", node.strip()):
+            reason = printable(why.strip())[:MOST_WHY]
+            nodes[node.strip()] = "" if reason.lower() in ("none", "unknown") else reason
+    return nodes
 
 
 def leaf_switches(output: str) -> list[str]:

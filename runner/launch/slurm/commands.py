@@ -15,6 +15,7 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.launch.slurm import answers
 from runner.launch.slurm.answers import (
+    DOWN_FORMAT,
     MARK,
     SACCT_FORMAT,
     SQUEUE_FORMAT,
@@ -196,6 +197,14 @@ def hosts(nodes: str) -> tuple[str, ...]:
     result = _run("scontrol", "show", "hostnames", nodes)
     _knows(result)
     return tuple(result.stdout.split())
+
+
+def down_nodes(hosts: Iterable[str]) -> dict[str, str]:
+    """Return those of these nodes that Slurm takes for down, each with the reason that it has."""
+    listed = ",".join(sorted(set(hosts)))
+    argv = ("--noheader", "--Node", "--states=down,fail,no_respond", f"--format={DOWN_FORMAT}")
+    result = _run("sinfo", *argv, f"--nodes={listed}")
+    return answers.down_nodes(result.stdout) if result.code == 0 else {}
 
 
 def switches() -> list[list[str]]:

@@ -12,15 +12,17 @@ from typing import Any
 from node.causes import Cause, EndedBy
 from node.supervisor.head import requeue
 from node.supervisor.orders import leave
-from node.visibility import clock, fresh
-from runner.base.text import tail
+from node.visibility import FORGET_S, clock, fresh
+from runner.base.text import listing, tail
 from runner.folder import names
 from runner.folder.attempt import RunFolder
+from runner.folder.packed import pack
 from runner.folder.placement import Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import UnreadableError, write_json
 from runner.judge.decide import last_words as judged_words
 from runner.launch.slurm import commands
+from runner.launch.slurm.commands import SlurmError
 from runner.launch.slurm.program import argv, python_of
 from runner.launch.slurm.states import Ended
 from runner.terms.orders import Orders
@@ -28,6 +30,7 @@ from runner.terms.orders import Orders
 TASK = "supervisor.task:task"
 NOISE = b"lacks support for cpu binding"  # srun, on clusters without cgroups, each time
 POLL_S = 0.1  # between two looks at a run's folder
+FORGET, LONGEST_FORGET_S = 0.05, 15.0  # of the time that a run was followed; seconds at most
 LATE_S = 10.0  # for the last files of a job that is over to show here
 TOLD = (EndedBy.STOP, EndedBy.LEASE)  # by somebody who is not the node
 SLURMS = re.compile(rb"(?:\d{1,6}: )?(?:srun: |slurmstepd[-:])")
@@ -91,9 +94,14 @@ def task(campaign: Path, run: Path, orders: Orders, told: Mapping[str, Any]) -> 
     return argv(python_of(orders), TASK, campaign, arguments)
 
 
-def over(run: RunFolder) -> bool:
-    """Return whether every node of a run has said how it ended."""
-    return fresh(str(run.path / names.ENDED))
+def over(run: RunFolder, followed_s: float = 0.0) -> bool:
+    """Return whether every node of a run has said how it ended.
+
+    `followed_s`: for how long it was followed by now. The longer, the seldomer a network file
+    system is made to forget that the file was missing, which takes five operations.
+    """
+    forget_s = min(max(FORGET_S, FORGET * followed_s), LONGEST_FORGET_S)
+    return fresh(str(run.path / names.ENDED), forget_s=forget_s)
 
 
 def await_records(run: RunFolder, patience_s: float = LATE_S) -> bool:
@@ -120,6 +128,15 @@ def show(run: RunFolder) -> None:
             clock(str(folder))
 
 
+def put_away(campaign: Path) -> None:
+    """Pack what the nodes brought of runs that are over and judged: that leaves few files."""
+    for roster in campaign.glob(f"{names.ATTEMPTS}/{names.ROSTER}"):
+        run = roster.parent
+        if (run / names.ENDED).exists() and (run / names.OUTCOME).exists():
+            with suppress(OSError):  # as on a full disk: the next bench does it
+                pack(run)
+
+
 def needs_reason(run: RunFolder) -> bool:
     """Return whether a run ended, and none of its own records says why.
 
@@ -139,12 +156,28 @@ def settle(run: RunFolder, ended: Ended) -> None:
     """Say why a run ended, where Slurm knows it and our own records do not."""
     if needs_reason(run):
         reason = ended.words
+        if ended.cause == Cause.NODE_LOST:
+            reason = ": ".join(filter(None, (reason, listing(lost_nodes(run)))))
         if ended.cause == Cause.JOB_FAILED:
             if run.placement is not None:  # Slurm says that it could not be started, all the same
                 reason = "the job ended under its run: srun or a node's slurmd is gone"
             reason = ": ".join(filter(None, (reason, last_words(run))))
         (run.path / names.HALT).unlink(missing_ok=True)
         run.ask_to_halt(ended.cause, reason)
+
+
+def lost_nodes(run: RunFolder) -> list[str]:
+    """Return the nodes of a run that Slurm takes for down, with its reason; if it names none, those
+    that did not say how they ended.
+    """
+    if run.placement is None:
+        return []
+    hosts = list(run.hosts.values())
+    with suppress(SlurmError):
+        if down := commands.down_nodes(hosts):
+            return [f"{host} ({why})" if why else host for host, why in down.items()]
+    silent = [host for host in hosts if host not in run.endings()]
+    return silent if len(silent) < len(hosts) else []
 
 
 def follows(run: RunFolder, restart: int) -> RunFolder:

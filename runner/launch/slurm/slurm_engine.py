@@ -64,17 +64,23 @@ class SlurmEngine:
     def claimed(
         self, wanted: Wanted, campaign: Path, cancelled: Callable[[], bool]
     ) -> Iterator[None]:
-        """Do as Engine's: in mode `allocation`, hold the nodes of all cells."""
+        """Do as Engine's: in mode `allocation`, hold the nodes of all cells.
+
+        What the nodes brought is packed once no node waits for us.
+        """
         self.try_out(wanted, campaign)
         write_json(campaign / names.SWITCHES, {"leaves": commands.switches()})
         secrets = reveal(self.cluster, campaign.parent)
         self.jobs = replace(self.jobs, secrets=secrets)
-        if self.slurm.mode == "job":
-            yield
-            self.jobs.leaving.see_off(cancelled)
-            return
-        with self.allocated(self.queue, secrets, span_of(wanted), campaign, cancelled):
-            yield
+        try:
+            if self.slurm.mode == "job":
+                yield
+                self.jobs.leaving.see_off(cancelled)
+                return
+            with self.allocated(self.queue, secrets, span_of(wanted), campaign, cancelled):
+                yield
+        finally:
+            handover.put_away(campaign)
 
     @contextmanager
     def gathered(self, folder: Path, cancelled: Callable[[], bool]) -> Iterator[None]:

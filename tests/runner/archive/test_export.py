@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tarfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
 from runner.folder.names import ATTEMPTS
+from runner.folder.packed import pack
 from runner.folder.products import keep_products
 from runner.load.records import records_of
 from runner.terms.cell import Cell
@@ -215,6 +217,23 @@ def test_event_files_which_name_their_host_are_left_out(
     (node / "tensorboard" / "events.out.tfevents.1.gpu").write_bytes(b"\0alice")
     assert any("tfevents" in name for name in names(export()))
     assert not any("tfevents" in name for name in names(export("--redact")))
+
+
+@pytest.mark.parametrize("once_more", [False, True])
+def test_what_nodes_packed_is_plain_where_names_go(
+    export: Callable[..., Path], campaign: Campaign, once_more: bool
+) -> None:
+    """A node's archive, and one of all nodes: what is in it is text that may name somebody."""
+    node = next(campaign.path.glob("*/repeat1/attempt1/nodes/0000-*"))
+    with zipfile.ZipFile(node / "samples.zip", "w") as packed:
+        packed.writestr("samples.csv", "timestamp, index\n# of alice on dgx-a17\n")
+    if once_more:
+        pack(node.parents[1])
+    assert sum(name.endswith("samples.zip") for name in names(export())) == 1
+    plain = texts(export("--redact"))
+    (samples,) = (text for name, text in plain.items() if name.endswith("samples.csv"))
+    assert "alice" not in samples
+    assert not any(name.endswith(".zip") for name in plain)
 
 
 def test_one_word_for_one_name_and_the_rest_as_it_was(export: Callable[..., Path]) -> None:

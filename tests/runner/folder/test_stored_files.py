@@ -145,6 +145,7 @@ OTHERWISE = {
     "archive/importing.py": 1,  # written, new
     "doctor/probing.py": 1,  # programs of ours
     "folder/own_runs.py": 2,  # with flags of its own: its folder is checked, too
+    "folder/packed.py": 1,  # a member of an archive, within a limit
     "judge/diagnosis/rules.py": 1,  # sources of ours
     "load/kept_samples.py": 1,  # programs of ours
     "launch/playbook.py": 1,  # written, new

@@ -176,6 +176,44 @@ def outcomes(tmp_path: Path) -> dict[str, str]:
     }
 
 
+# --- what a killed bench left ---------------------------------------------------------------------
+
+
+def test_a_run_that_a_killed_bench_left_gets_an_outcome(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    def killed() -> None:
+        raise MemoryError
+
+    nodes.before_play = killed
+    with pytest.raises(MemoryError):
+        run()
+    assert outcomes(tmp_path) == {}
+    nodes.before_play = lambda: None
+    run()
+    assert outcomes(tmp_path) == {
+        "zero_stage=0 repeat1 attempt1": "did_not_run",
+        "zero_stage=0 repeat1 attempt2": "ok",
+        "zero_stage=1 repeat1 attempt1": "ok",
+    }
+    (first,) = (tmp_path / "m-rack").glob("zero_stage=0-*/repeat1/attempt1/outcome.json")
+    outcome = json.loads(first.read_text())
+    assert outcome["cause"] == "control_lost"
+    assert "the bench that ran it was killed" in outcome["reason"]
+
+
+def test_a_run_that_ended_well_under_a_killed_bench_is_not_run_again(
+    run: Run, nodes: Nodes, tmp_path: Path
+) -> None:
+    run()
+    for path in tmp_path.rglob("outcome.json"):
+        path.unlink()
+    nodes.plays.clear()
+    run()
+    assert nodes.attempts == []
+    assert set(outcomes(tmp_path).values()) == {"ok"}
+
+
 # --- which cells ----------------------------------------------------------------------------------
 
 
@@ -399,7 +437,10 @@ def test_what_a_machine_or_a_person_ended_is_run_again_by_itself(
 
 def test_a_run_without_an_outcome_is_run_again(run: Run, nodes: Nodes, tmp_path: Path) -> None:
     run()
-    next((tmp_path / "m-rack").glob("zero_stage=1*/*/*/outcome.json")).unlink()
+    outcome = next((tmp_path / "m-rack").glob("zero_stage=1*/*/*/outcome.json"))
+    outcome.unlink()
+    for done in outcome.parent.rglob(names.DONE):
+        done.unlink()
     run()
     assert nodes.attempts[2:] == ["zero_stage=1 r1a2"]
 

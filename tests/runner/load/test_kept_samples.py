@@ -8,7 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from node.files import read_start
-from runner.load import kept_samples, samples
+from runner.folder import packed
+from runner.load import kept_samples
 from runner.load.samples import with_fetched
 from runner.terms.record import Measurement
 from tests.runner.load.test_samples import GPU_POWER_HEADER, a_run, gpu_rows, run_folder
@@ -20,7 +21,7 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mock:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(kept_samples, "LARGE_BYTES", 0)
     counted = Mock(wraps=read_start)
-    monkeypatch.setattr(samples, "read_start", counted)
+    monkeypatch.setattr(packed, "read_start", counted)
     return counted
 
 

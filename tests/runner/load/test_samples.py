@@ -1,6 +1,7 @@
 """Samples laid over steps, and what else a run's folder holds."""
 
 import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from node.parsing import parse
 from runner.base.text import blocks
+from runner.folder.packed import pack
 from runner.load import samples as reading
 from runner.load.samples import read_samples, with_fetched
 from runner.systems.common.registry import load_system
@@ -67,6 +69,25 @@ def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_pat
     assert found.utilisation.source == "samples"
     assert found.utilisation.percent == pytest.approx(85, abs=5)
     assert found.memory_used_mib == 5058
+
+
+def test_samples_that_were_packed_say_the_same(tmp_path: Path) -> None:
+    """By the node, and then with those of all nodes of the run."""
+    samples = GPU_HEADER + "".join(gpu_row(s, 0, "90 %", 5000 + s) for s in range(10, 59))
+    path = run_folder(tmp_path / "run/nodes/0000-rank0", samples)
+    node = path.parent
+    found = [with_fetched(a_run(), {0: path}, {0: [0]}).measurement]
+    with zipfile.ZipFile(node / "samples.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in ("samples.csv", "timeline.jsonl"):
+            packed.write(node / name, name)
+            (node / name).unlink()
+    found.append(with_fetched(a_run(), {0: path}, {0: [0]}).measurement)
+    pack(tmp_path / "run")
+    assert sorted(each.name for each in node.iterdir()) == ["launcher.log"]
+    found.append(with_fetched(a_run(), {0: path}, {0: [0]}).measurement)
+    assert found[0].utilisation is not None
+    assert found[0].memory_used_mib == 5058
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_recorded_run_of_four_gpus() -> None:

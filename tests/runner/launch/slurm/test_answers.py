@@ -73,6 +73,15 @@ def test_jobs_ahead_are_those_of_higher_priority_then_older() -> None:
     assert answers.ahead(pending, [jobs[3], jobs[7], jobs[5]]) == {3: 2, 7: 5, 5: 1}
 
 
+def test_nodes_that_are_down_are_read_with_their_reasons() -> None:
+    lines = ("node3|power cut", "node3|power cut", "n-4.site|none", "n5|Not responding | twice")
+    assert answers.down_nodes("\n".join((*lines, "\x1b[2J|x", "n6", ""))) == {
+        "node3": "power cut",
+        "n-4.site": "",
+        "n5": "Not responding | twice",
+    }
+
+
 def test_a_complaint_is_one_sentence() -> None:
     assert answers.sentence(said.NO_PARTITION) == (
         "invalid partition specified: nope; allocation failure: Invalid partition name specified"

@@ -6,6 +6,7 @@ tests/on_slurm has the same on real Slurm.
 import json
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -209,6 +210,26 @@ def test_our_own_records_win_over_what_slurm_says(site: Site, done: dict[str, An
     assert site.run.halt is None
 
 
+@pytest.mark.parametrize(
+    ("down", "named"),
+    [
+        ({"g2": "power cut"}, "g2 (power cut)"),
+        ({"g1": "", "g2": ""}, "g1, g2"),
+        ({}, "g1"),  # the one that did not say how it ended
+    ],
+)
+def test_a_node_that_slurm_lost_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch, down: dict[str, str], named: str
+) -> None:
+    monkeypatch.setattr(commands, "down_nodes", lambda hosts: down)
+    site.placed()
+    write_json(site.run.node(1) / names.DONE, {"ended_by": EndedBy.STOP})
+    site.queue.end = Ended(Cause.NODE_LOST, "job 7 lost a node, which Slurm takes for down")
+    site.go()
+    assert site.run.halt is not None
+    assert site.run.halt.message == f"job 7 lost a node, which Slurm takes for down: {named}"
+
+
 def test_srun_says_which_task_was_killed(site: Site) -> None:
     site.queue.end = Ended(Cause.JOB_FAILED, "job 7 ended with exit code 137 and left no record")
     (site.run.path / names.SUBMIT_OUTPUT).write_text(
@@ -392,6 +413,22 @@ def test_logs_that_were_looked_for_too_early_show_at_the_end(
     site.run.log(1).touch()
     site.go()
     assert looked == [str(site.run.path / names.NODES), str(site.run.node(0))]
+
+
+def test_what_nodes_brought_is_put_away_once_their_run_was_judged(site: Site) -> None:
+    site.placed()
+    (site.run.path / names.ROSTER).mkdir()
+    site.end()
+    for rank in (0, 1):
+        with zipfile.ZipFile(site.run.node(rank) / names.PACKED, "w") as packed:
+            packed.writestr(names.SAMPLES, "timestamp, index\n")
+    handover.put_away(site.campaign.path)
+    assert (site.run.path / names.ROSTER).is_dir()  # nobody has read it yet
+    write_json(site.run.path / names.OUTCOME, {"status": "ok"})
+    handover.put_away(site.campaign.path)
+    assert not (site.run.path / names.ROSTER).exists()
+    assert (site.run.path / names.PACKED).is_file()
+    assert not list(site.run.path.glob(f"{names.NODES}/*/{names.PACKED}"))
 
 
 def test_hosts_are_those_that_the_job_had(site: Site) -> None:
