@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from runner.base.paths import PROJECT
 from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, user_folder
+from tests.on_slurm.test_whole import losses
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
 
@@ -34,6 +36,26 @@ def campaign(
         },
     }
     return SlurmBench(slurm, folder, matrix, variables), folder
+
+
+def test_a_task_for_each_rank_trains_as_torchrun_does(slurm_cluster: SlurmCluster) -> None:
+    """Two ranks on each of two nodes, and the same losses; with the torch of `make setup`."""
+    matrix = {
+        "name": "launchers",
+        "defaults": {
+            **{"system": "torch_gpt", "model": "gpt2-tiny", "micro_batch_size": 1},
+            **{"global_batch_size": 4, "train_iters": 6, "devices_per_node": 2, "nodes": 2},
+        },
+        "axes": {"launcher": ["torchrun", "srun"]},
+        "warmup_iters": 2,
+    }
+    variables = {"cluster_root": str(PROJECT / ".trainbench"), "slurm_nodes": 4}
+    bench = SlurmBench(slurm_cluster, user_folder(slurm_cluster, "launchers"), matrix, variables)
+    ran = bench.run(timeout=400)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    by_launcher = losses(bench)
+    assert list(by_launcher) == ["launcher=torchrun", "launcher=srun"]
+    assert len(set(by_launcher.values())) == 1, by_launcher
 
 
 def ended(bench: SlurmBench) -> dict[str, Any]:

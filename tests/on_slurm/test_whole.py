@@ -86,19 +86,6 @@ def test_both_modes_train_as_over_ssh(slurm: SlurmCluster) -> None:
     assert all(cell in compared.stdout for cell in CELLS)
 
 
-def test_a_task_for_each_rank_trains_as_torchrun_does(slurm: SlurmCluster) -> None:
-    """`launcher: srun`: ranks of SLURM_PROCID, two on each of two nodes, and the same losses."""
-    launchers = matrix("launchers")
-    launchers["axes"] = {"launcher": ["torchrun", "srun"]}
-    launchers["defaults"] |= {"nodes": 2, "devices_per_node": 2}
-    bench = SlurmBench(slurm, user_folder(slurm, "launchers"), launchers, {"slurm_nodes": 4})
-    ran = bench.run(timeout=400)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    by_launcher = losses(bench)
-    assert list(by_launcher) == ["launcher=torchrun", "launcher=srun"]
-    assert len(set(by_launcher.values())) == 1, by_launcher
-
-
 def test_doctor_asks_the_nodes_of_an_allocation(slurm: SlurmCluster) -> None:
     runs = user_folder(slurm, "doctor") / "runs"
     argv = ["doctor", "-i", str(slurm.inventory), "--runs", str(runs), "--format", "json"]
