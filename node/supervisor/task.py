@@ -249,7 +249,7 @@ def lost(part: Task) -> None:
         after = filled(part.job["after"], placement) if placement else []
         lost_supervisor(dict(part.job, after=after))
         take_down(part.job)
-        own_disk.bring(part.job)
+    own_disk.bring(part.job)
     wait_for_others(part)
 
 

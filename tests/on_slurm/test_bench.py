@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from runner.base.paths import PROJECT
+from runner.folder import names
+from runner.folder.packed import read_part
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
@@ -48,9 +50,10 @@ def test_a_run_is_a_job_of_its_own(slurm_cluster: SlurmCluster) -> None:
     )
     (row,) = json.loads(collected.stdout)["rows"]
     assert row["status"] == "ok"
-    assert row["utilisation_percent"] is not None  # by samples that the nodes brought
     for node in (attempt / "nodes").iterdir():
-        assert sorted(os.listdir(node)) == ["done.json", "launcher.log", "started.json"]
+        there = {*os.listdir(node)} - {"prepared"}  # of a node that noted something
+        assert there == {"done.json", "launcher.log", "started.json"}
+        assert read_part(node, names.SAMPLES)
     assert (attempt / "samples.zip").is_file()
     assert not (attempt / "roster").exists()
     assert sorted(path.stem for path in (bench.campaign / "inspect").iterdir()) == [

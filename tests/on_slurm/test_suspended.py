@@ -35,7 +35,7 @@ def test_a_suspended_job_goes_on_and_says_so(slurm_cluster: SlurmCluster) -> Non
     code, said = bench.finish()
     assert code == 0, said
     (attempt,) = bench.campaign.glob(names.ATTEMPTS)
-    (prepared,) = attempt.glob(f"{names.NODES}/*/{names.PREPARED}")
-    (note,) = load(prepared, shape(Prepared)).noted
+    (prepared,) = attempt.glob(f"{names.NODES}/0000-*/{names.PREPARED}")
+    note = load(prepared, shape(Prepared)).noted[-1]
     assert note.startswith("the run was suspended for 1")
     assert note.endswith(" s (as by scontrol suspend), and then went on")
