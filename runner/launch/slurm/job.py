@@ -29,7 +29,6 @@ LONGEST_FULL_S = 60.0  # and so long at most; a job of ours that ends makes room
 HALT_S = 0.5  # between two looks whether a job that waits is to end
 LONGEST_RUNNING_S = 1.0  # between two looks whether a job that runs has ended
 RUNNING = 0.02  # of the time that it was followed by then: each look asks the shared file system
-NEXT_S = 5.0  # between two looks for the attempt that a requeued job goes on as
 LONGEST_LOOK_S = 5.0  # between two looks whether a job that waits has begun
 PATIENCE = 0.05  # of the time that it has waited by then
 UNBEGUN_S = 1.0  # for a job that is over to show that it had begun
@@ -139,7 +138,6 @@ class Followed:
     ending_since: float | None = None
     cancelled: bool = False
     had_nodes: bool = False
-    looked_for_next: float = float("-inf")
 
     @property
     def number(self) -> int:
@@ -231,14 +229,6 @@ class Followed:
         self.had_nodes = self.had_nodes or self.run.begun_at is not None
         return self.had_nodes
 
-    def looks_for_next(self) -> bool:
-        """Whether it is time to look for the folder of a later start, which is rare."""
-        now = time.monotonic()
-        if now - self.looked_for_next < NEXT_S and self.jobs.queue.ended(self.number) is None:
-            return False
-        self.looked_for_next = now
-        return True
-
     def started_again(self) -> bool:
         """Whether Slurm has put the job back into its queue, or started it again since.
 
@@ -246,7 +236,7 @@ class Followed:
         """
         job = self.jobs.queue.look(self.number)
         waits = job is not None and job.state in WAITING and self.begun
-        if not waits and not (self.looks_for_next() and handover.began_again(self.run)):
+        if not waits and not handover.began_again(self.run):
             return False
         try:
             record = commands.job(self.number)
