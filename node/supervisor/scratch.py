@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PREFIX = "trainbench-run-"  # begins the names of such folders
 HELD = ".held"  # the lock in each: whoever finds it, finds it locked, or its owner dead
 UNHELD_S = 3600.0  # then a folder without that lock is nobody's who is about to make it
+RESTARTED_S = 60.0  # that a start by Slurm waits for what the one before it brings home
 TEMPORARY = "tmp"  # in it, for TMPDIR
 SHARED = (  # kinds of file systems that nodes share, as /proc/self/mounts names them
     *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "panfs", "wekafs"),
@@ -38,6 +39,7 @@ def make(job: dict[str, Any]) -> None:
         return
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _wait_for_the_start_before(job, path)
         if os.path.lexists(path):
             raise RefusedError(
                 Cause.NODE_BUSY, "%s exists: another run, or another user, has it" % path
@@ -52,6 +54,18 @@ def make(job: dict[str, Any]) -> None:
             "cluster_scratch: %s cannot be made (%s); give this user a folder on a disk of the"
             " node's own" % (path, os_error_words(error, os.path.dirname(path))),
         )
+
+
+def _wait_for_the_start_before(job: dict[str, Any], path: str) -> None:
+    """Wait until the folder of a requeued job's earlier start is gone: both have one name, and the
+    guard of the earlier one may still bring its samples home.
+    """
+    if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+        return
+    until = time.monotonic() + RESTARTED_S
+    while os.path.lexists(path) and time.monotonic() < until:
+        time.sleep(0.2)
+        sweep(job)
 
 
 def hold(path: str) -> None:

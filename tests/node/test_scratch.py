@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from node.supervisor import scratch
+from node.supervisor.answers import RefusedError
 from tests.node.test_supervisor import SLEEP, Run, wait
 
 FULL = """
@@ -106,6 +108,22 @@ def test_a_full_disk_is_refused_once_what_was_left_there_is_gone(make: Make, abo
     assert f"are free on the disk of {above}/trainbench-run-1 " in answer["message"]
     assert list(above.iterdir()) == []
     left.poll()
+
+
+def test_a_requeued_job_waits_for_what_its_earlier_start_brings_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trainbench-run-1"
+    path.mkdir(0o700)
+    job = {"scratch": str(path)}
+    with pytest.raises(RefusedError, match="exists: another run"):
+        scratch.make(job)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    gone = threading.Timer(0.5, path.rmdir)
+    gone.start()
+    scratch.make(job)
+    assert (path / scratch.TEMPORARY).is_dir()
+    gone.join()
 
 
 def test_a_folder_on_a_shared_file_system_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
