@@ -112,6 +112,7 @@ def test_what_is_killed_leaves_nothing(
         return [pid for pid, argv in found if any(program in word for word in argv)]
 
     wait(lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 60, "the start")
+
     def is_first(pid: int) -> bool:
         variables = node.exec(["cat", f"/proc/{pid}/environ"], capture_output=True, text=True)
         return "SLURM_LOCALID=0" in variables.stdout.split("\0")
