@@ -98,14 +98,13 @@ def _pack(job: dict[str, Any]) -> None:
         return
     fresh = "%s.new%d" % (PACKED, os.getpid())
     try:
-        with (
-            os.fdopen(os.open(fresh, NEW, 0o600), "wb") as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed,
-        ):
+        with os.fdopen(os.open(fresh, NEW, 0o600), "wb") as stream:
+            packed = zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
             for name, paths in sources:
                 if paths:
                     with packed.open(name, "w") as target, open(paths[0], "rb") as source:
                         copyfileobj(source, target, COPY_BYTES)
+            packed.close()
         os.replace(fresh, PACKED)
     except OSError:
         os.unlink(fresh)

@@ -184,10 +184,11 @@ def test_a_rank_fails_and_a_killed_bench_goes_on(tmp_path: Path, toy: Group) -> 
     one, two = (node.address for node in toy.nodes)
     assert f"started on {[one, one, two, two]}" in first
 
+    # The run ends well before its nodes miss the bench: the next one records it, and makes none.
     for node in toy.nodes:
         node.exec(["touch", f"{TOY}/enough"], check=True)
     done = bench.run("--format", "json")
     rows = json.loads(done.stdout)["rows"]
     assert [row["status"] for row in rows] == ["failed", "ok", "ok"], done.stderr
-    assert bench.outcome("act=lasts", attempt=2)["status"] == "ok"
+    assert bench.outcome("act=lasts")["status"] == "ok"
     assert not list(bench.campaign.glob("act=over-ssh*/*/r1a2"))

@@ -23,7 +23,7 @@ class StateName(Checked):
 
     pattern = r"[A-Z][A-Z_]*"
     most = 40
-    what = "a state of Slurm's, in capitals"
+    description = "a state of Slurm's, in capitals"
 
 
 JobId = Annotated[int, Whole(1, 2**32)]
