@@ -11,6 +11,7 @@ from runner.accept.remedies import remedy
 from runner.accept.scope import AcceptOptions
 from runner.base.console import Screen, one_line
 from runner.base.errors import UserError
+from runner.base.text import counted
 from runner.doctor import asking
 from runner.doctor.answer import Answer, gather
 from runner.doctor.effort import Effort
@@ -232,6 +233,6 @@ def accept(
 def ended(report: StageReport) -> str:
     """Return a stage's line once it has ended."""
     nodes = sorted({host for fault in report.faults for host in fault.nodes})
-    fault_text = f"{len(report.faults)} faults on {', '.join(nodes) or 'nodes that it cannot name'}"
+    fault_text = f"{counted(len(report.faults), 'fault')} on {', '.join(nodes) or 'unknown nodes'}"
     took = lasts(report.took_s)
     return f"{report.stage}: {fault_text if report.faults else 'passed'}, {took}"

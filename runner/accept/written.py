@@ -14,6 +14,7 @@ from runner.accept.acceptance_answer import AcceptAnswer
 from runner.accept.scope import AcceptOptions
 from runner.accept.session import Session
 from runner.base.files import write_text
+from runner.base.text import counted
 from runner.folder.stored import UnreadableError
 
 SIZES = (64, 1024)  # clusters that a plan is calculated for, too
@@ -23,7 +24,7 @@ def plan(options: AcceptOptions, nodes: int, device: str) -> str:
     """Return how long each stage takes, here and on larger clusters."""
     counts = [nodes, *(size for size in SIZES if size > nodes and not options.node)]
     every = [options.expected_s(count, device) for count in counts]
-    lines = ["  ".join(["stage     ", *(f"{count:>6} nodes" for count in counts)])]
+    lines = ["  ".join(["stage     ", *(f"{counted(count, 'node'):>12}" for count in counts)])]
     for stage in every[0]:
         lines.append(
             "  ".join([f"{stage:<10}", *(f"{lasts(durations[stage]):>12}" for durations in every)])

@@ -41,7 +41,7 @@ def new_command(
     command.add_argument(
         "--non-interactive",
         action="store_true",
-        help="ask nobody: what needs an answer is refused, with the option that gives it",
+        help="never prompt: where an answer is needed, fail and name the option that gives it",
     )
     return command
 
@@ -87,5 +87,5 @@ def add_only(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
+        help="only cells whose name, or one AXIS=VALUE of it, matches; may be repeated",
     )

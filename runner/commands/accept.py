@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from runner.accept.scope import AcceptOptions
 
 DESCRIPTION = """\
-Accept a cluster, or say which of its nodes to give back. Every node is compared with all others,
-measured, connected and trained on, in stages of growing scale. Stopped, the same command goes on.
+Decide whether a cluster is good, and which of its nodes are not. Every node is
+compared with all others, measured, connected and trained on, in stages of growing scale. After an
+interruption the same command resumes.
 
   python -m runner accept -i inventory/mine --plan          how long each stage takes
   python -m runner accept -i inventory/mine                 all of it
   python -m runner accept -i inventory/mine --quick         all stages, minutes
-  python -m runner accept -i inventory/mine --soak 24h      and all nodes train for a day
+  python -m runner accept -i inventory/mine --soak 24h      plus a day of training on all nodes
   python -m runner accept --quick --node                    this machine alone, under a minute
 
 alike     what doctor compares: drivers, versions, clocks, limits, quotas, MTU, time
-devices   each device: matrix products, sustained and each checked; memory; copies
-links     all-reduce, all-gather, all-to-all, send and receive: in nodes, of pairs, of all
-storage   what checkpoints do, with --storage-gib on each node, 10 % always left free
+devices   each device: sustained matrix products, each result checked; memory; copies
+links     all-reduce, all-gather, all-to-all, send and receive: in nodes, pairs, all nodes
+storage   writes and reads as of checkpoints, --storage-gib per node; 10 % stay free
 training  each node alone, then 2, 4, ... and all; same losses; scaling; --soak
 
 RUNS/.accept/<inventory>/<N>/ gets healthy.txt, failing.txt, answer.json, junit.xml and report.html,
@@ -55,7 +56,9 @@ def add_parser(commands: Commands) -> None:
     )
     add_inventory(command)
     add_runs(command)
-    command.add_argument("--plan", action="store_true", help="say how long it takes; no connection")
+    command.add_argument(
+        "--plan", action="store_true", help="show how long it takes; no connection"
+    )
     command.add_argument("--quick", action="store_true", help="shorter stages")
     command.add_argument(
         "--node",
@@ -63,16 +66,20 @@ def add_parser(commands: Commands) -> None:
         const="-",
         default="",
         metavar="HOST",
-        help="one node alone, without training; without a name the only one of the inventory",
+        help="test one node alone, without training; HOST may be omitted with a one-node inventory",
     )
     command.add_argument(
-        "--stage", choices=STAGES, action="append", help="a stage; repeat for more"
+        "--stage", choices=STAGES, action="append", help="run this stage only; may be repeated"
     )
     command.add_argument(
-        "--soak", type=_duration, default=0.0, metavar="TIME", help="train for long: 30min, 24h"
+        "--soak",
+        type=_duration,
+        default=0.0,
+        metavar="TIME",
+        help="train this long on all nodes: 30min, 24h",
     )
     command.add_argument(
-        "--storage-gib", type=_gib, metavar="GIB", help="written on each node (default: 1)"
+        "--storage-gib", type=_gib, metavar="GIB", help="GiB to write on each node (default: 1)"
     )
     command.add_argument(
         "--storage-all",
@@ -83,16 +90,16 @@ def add_parser(commands: Commands) -> None:
         "--matrix", metavar="FILE", default="", help="train its first cell instead of a small GPT-2"
     )
     command.add_argument(
-        "--marks", type=Path, metavar="FILE", help="lowest figures that pass, in YAML"
+        "--marks", type=Path, metavar="FILE", help="YAML file of the lowest figures that pass"
     )
     command.add_argument(
         "--leave-out",
         action="append",
         default=[],
         metavar="TEST",
-        help="a test that says nothing here, such as memory of nodes that share a machine",
+        help="skip a test that is meaningless here, such as memory of nodes that share a machine",
     )
-    command.add_argument("--new", action="store_true", help="begin again")
+    command.add_argument("--new", action="store_true", help="start a new acceptance")
 
 
 def _duration(word: str) -> float:

@@ -44,7 +44,7 @@ docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench matrix.yaml                      the quickstart, on this machine
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
-  python -m runner bench matrix.yaml --plan               kept, new, hidden; how long
+  python -m runner bench matrix.yaml --plan               kept, new, hidden; time needed
   python -m runner bench matrix.yaml --report report.html a page that is rewritten after each run
   python -m runner bench matrix.yaml --serve              the same, in a browser of this machine
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
@@ -71,7 +71,9 @@ def add_parser(commands: Commands) -> None:
         metavar="FILE",
         help="the matrix file (docs/matrix.md)",
     )
-    which.add_argument("-m", "--matrix", type=existing_path, metavar="FILE", help="the same")
+    which.add_argument(
+        "-m", "--matrix", type=existing_path, metavar="FILE", help="the same as FILE"
+    )
     add_inventory(command)
     add_runs(command)
     before = command.add_mutually_exclusive_group()
@@ -85,7 +87,7 @@ def add_parser(commands: Commands) -> None:
     before.add_argument(
         "--plan",
         action="store_true",
-        help="say what is kept, new and hidden, and how long it takes; no connection",
+        help="show which results are kept, new or hidden, and the time needed; no connection",
     )
     before.add_argument(
         "--serve",
@@ -106,13 +108,13 @@ def add_parser(commands: Commands) -> None:
         "--metrics",
         type=_writable,
         metavar="FILE",
-        help="write how far it is to FILE every 5 s, as node_exporter's textfile collector reads it"
+        help="write the progress to FILE every 5 s, for node_exporter's textfile collector"
         " (docs/how-to/other-tools.md)",
     )
     command.add_argument(
         "--detach",
         action="store_true",
-        help="once all is checked, go on without this terminal; says how to look in again"
+        help="after the checks, continue in the background; prints how to follow it"
         " (docs/how-to/leave-it-running.md)",
     )
     command.add_argument(
@@ -120,40 +122,40 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="on Slurm: a key of the inventory for this time, such as qos=debug, account=a1 or"
+        help="on Slurm: override an inventory key for this call: qos=debug, account=a1 or"
         " gpus_per_node=cell (docs/slurm.md)",
     )
     command.add_argument(
         "--submit",
         action="store_true",
-        help="on Slurm: put the runs into the queue and end; `status` and the same command without"
-        " --submit gather them (docs/slurm.md)",
+        help="on Slurm: queue the runs and exit; later the same command without --submit, or"
+        " `status`, collects their results (docs/slurm.md)",
     )
     add_only(command)
     once_more = command.add_mutually_exclusive_group()
     once_more.add_argument("--again", action="store_true", help="also run finished cells once more")
     once_more.add_argument(
-        "--failed", action="store_true", help="also run once more what did not end ok"
+        "--failed", action="store_true", help="also run cells once more that did not end ok"
     )
     command.add_argument(
         "--name",
-        help="begin or go on with a campaign of this name (default: the matrix's), as after a"
-        " change to the trainer",
+        help="start or resume the campaign of this name (default: the matrix's name), for example"
+        " after a change to the trainer",
     )
     command.add_argument(
-        "--retry", type=_count, default=0, metavar="N", help="try a run that fails N times more"
+        "--retry", type=_count, default=0, metavar="N", help="retry a failed run up to N times"
     )
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="end after S seconds, whatever runs; the same command goes on from there",
+        help="stop after S seconds, also in the middle of a run; the same command resumes",
     )  # fmt: skip
     command.add_argument(
         "--notify",
         type=_argv,
         default=[],
         metavar="COMMAND",
-        help="run it at the end, and when a run fails; no shell; what happened is in TRAINBENCH_*"
-        " variables and, as JSON, on its standard input (docs/runs.md)",
+        help="run COMMAND (without a shell) at the end and when a run fails; it gets the event in"
+        " TRAINBENCH_* variables and as JSON on standard input (docs/runs.md)",
     )
 
 
@@ -168,7 +170,7 @@ def _port(word: str) -> int:
     """Read a TCP port."""
     if not (word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65_536):
         raise argparse.ArgumentTypeError(
-            f"{word!r} is not a port from 1 to 65535; without one, --serve comes last"
+            f"{word!r} is not a port from 1 to 65535; to have a free one chosen, put --serve last"
         )
     return int(word)
 
@@ -181,8 +183,8 @@ def _argv(command_line: str) -> list[str]:
         raise argparse.ArgumentTypeError(f"{command_line!r}: {error}; close its quotes") from None
     if not argv or shutil.which(argv[0]) is None:
         raise argparse.ArgumentTypeError(
-            f"{command_line!r} begins with no program of this machine; name one in PATH, or by"
-            " its path"
+            f"{command_line!r} does not begin with a program of this machine; name one in PATH,"
+            " or by its path"
         )
     return argv
 

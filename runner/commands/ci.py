@@ -84,7 +84,7 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="end after S seconds, whatever runs; the same command goes on from there",
+        help="stop after S seconds, also in the middle of a run; the same command resumes",
     )  # fmt: skip
     command.add_argument(
         "--markdown", type=Path, metavar="FILE", help="also write the answer as Markdown"

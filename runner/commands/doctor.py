@@ -18,16 +18,16 @@ network. The odd node, the slow device and the slow pair are named.
   python -m runner doctor -i inventory/mine --only env     as playbooks/verify.yml, seconds
   python -m runner doctor -i inventory/mine --format json
 
-env       what each role's verify entry says, and each node's versions, settings, links, clock
+env       each role's verify checks, and each node's versions, settings, links, clock
 devices   matrix product TFLOP/s (fp32, tf32, bf16, fp16) and memory bandwidth GB/s of every device
 network   all-reduce bus bandwidth GB/s within each node, between all, and of every pair of nodes
 
 devices and network run in torch, in a system's environment that setup put on the nodes; a run of
-bench on the same nodes must have ended. On Slurm they are those of an allocation: its own, or the
+bench on the same nodes must have ended. On Slurm doctor makes an allocation, or uses the
 one that it is started in (salloc -N 32 python -m runner doctor ...). docs/doctor.md: items,
 thresholds, JSON.
 
-exit codes: 0 healthy; 1 something that spoils comparisons; 2 something could not be asked (bad
+exit codes: 0 healthy; 1 something makes comparisons unfair; 2 something could not be checked (bad
 inventory, a node out of reach, no torch); 130 Ctrl-C
 """
 ONLY = ("env", "devices", "network")
@@ -45,17 +45,21 @@ def add_parser(commands: Commands) -> None:
     )
     add_inventory(command)
     command.add_argument(
-        "--only", choices=ONLY, action="append", default=[], help="a part; repeat for more"
+        "--only",
+        choices=ONLY,
+        action="append",
+        default=[],
+        help="run this part only; may be repeated",
     )
     command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="its folder is RUNS/.doctor (default: runs)"
+        "--runs", type=Path, default=DEFAULT_RUNS, help="results go to RUNS/.doctor (default: runs)"
     )
     command.add_argument(
         "--from",
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="compare again what verify.yml or doctor left there; ask no node",
+        help="compare again the results that verify or doctor stored in FOLDER; no connection",
     )
 
 

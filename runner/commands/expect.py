@@ -21,13 +21,13 @@ NOT_COMPARED_CODE = 3
 LARGEST_MODEL = 1e6  # in the unit that its letter names
 MOST_SOURCES = 5  # that are printed for each speed, unless all are asked for
 DESCRIPTION = """\
-Set a speed beside what others published for the same device, model size, precision, sequence
-length, devices and batch, and beside your own earlier campaigns. Where nobody published the same,
-the nearest is shown with each difference; another device, model size or precision is never turned
-into a percentage.
+Compare a speed with published ones for the same device, model size, precision, sequence length,
+number of devices and batch, and with your own earlier campaigns. Where nothing was published for
+the same setup, the nearest is shown with its differences; there is no percentage across devices,
+model sizes or precisions.
 
 TARGET is a campaign (name, folder or export), a trainer's log, or a number: tokens/s of one device.
-A log names no device: give --device, and what else it does not say.
+A log does not name its device: give --device, and whatever else the log lacks.
 
   python -m runner expect zero-vs
   python -m runner expect zero-vs --only 'zero_stage=1'
@@ -59,9 +59,16 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument("--model-size", metavar="SIZE", help="parameters of its model: 345M, 8B")
     command.add_argument("--precision", default="", metavar="NAME", help="bf16, fp16, fp8, ...")
-    command.add_argument("--micro-batch-size", type=int, metavar="N", help="samples per rank, pass")
     command.add_argument(
-        "--speeds", action="append", default=[], type=Path, metavar="FILE", help="your own CSV, too"
+        "--micro-batch-size", type=int, metavar="N", help="samples per rank and pass"
+    )
+    command.add_argument(
+        "--speeds",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="add published speeds of your own CSV",
     )
     command.add_argument(
         "--sources",
@@ -73,7 +80,9 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--no-own", action="store_true", help="leave out your earlier campaigns in --runs"
     )
-    command.add_argument("--all-sources", action="store_true", help=f"more than {MOST_SOURCES}")
+    command.add_argument(
+        "--all-sources", action="store_true", help=f"print more than {MOST_SOURCES}"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:

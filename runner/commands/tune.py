@@ -23,14 +23,14 @@ Find the fastest setting of a training, and say how sure that is. FILE is a matr
 which names knobs with their values in place of `axes:`. Every combination that can run is a
 candidate. Predictions decide which ones run, in which order; only measurements decide who wins.
 
-  python -m runner tune matrices/start/tune.yaml --plan           how many, for how long
+  python -m runner tune matrices/start/tune.yaml --plan           how many runs, how long
   python -m runner tune matrices/start/tune.yaml --dry-run        the commands of the first runs
   python -m runner tune m.yaml -i inventory/mine
   python -m runner tune m.yaml -i inventory/mine --budget 12      node-hours
   python -m runner tune m.yaml -i inventory/mine --budget 96dh    device-hours
 
-The runs are those of a campaign like any other: the same command goes on where it stopped, also
-after `tune:` was edited; `status`, `stop`, `collect` and `export` work as ever. RUNS/<matrix>-
+Its runs form an ordinary campaign: the same command resumes it, also after you edit `tune:`, and
+`status`, `stop`, `collect` and `export` work as usual. RUNS/<matrix>-
 <inventory>/ gets tune.json and winner.yaml, a matrix of the winner alone. docs/how-to/tune.md
 
 exit codes: 0 a winner; 1 none, or nodes were lost; 2 bad input; 130 Ctrl-C
@@ -54,7 +54,9 @@ def add_parser(commands: Commands) -> None:
     add_runs(command)
     before = command.add_mutually_exclusive_group()
     before.add_argument(
-        "--plan", action="store_true", help="say how many can run, will run, and for how long"
+        "--plan",
+        action="store_true",
+        help="show how many combinations can run, how many will, and the time needed",
     )
     before.add_argument(
         "--dry-run", action="store_true", help="show the commands of the first runs; no connection"
@@ -66,28 +68,28 @@ def add_parser(commands: Commands) -> None:
         "--budget",
         type=_budget,
         metavar="HOURS",
-        help="end before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
+        help="stop before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
     )
     command.add_argument(
         "--slack",
         type=_percent,
         metavar="PERCENT",
-        help="stop exploring once no candidate is expected to gain more (default: 0.05)",
+        help="stop exploring once no candidate is expected to gain more than this (default: 0.05)",
     )
     command.add_argument(
         "--margin",
         type=_percent,
         metavar="PERCENT",
-        help="finalists this near each other are equal: least memory wins (default: 1)",
+        help="finalists within this of each other are equal: least memory wins (default: 1)",
     )
     command.add_argument(
         "--no-measure",
         action="store_true",
-        help="do not measure the machine beforehand: predictions begin worse",
+        help="do not measure the machine first; the first predictions are less accurate",
     )
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="end after S seconds, whatever runs; the same command goes on from there",
+        help="stop after S seconds, also in the middle of a run; the same command resumes",
     )  # fmt: skip
 
 

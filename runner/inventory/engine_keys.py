@@ -70,7 +70,7 @@ def asked_keys(assignments: Sequence[str], where: str) -> dict[str, Any]:
         if name not in prefixed:
             raise UserError(
                 f"{where}: {value_text(name)} is not a key of an engine"
-                f"{nearest(name, prefixed)}; docs/slurm.md has them"
+                f"{nearest(name, prefixed)}; docs/slurm.md lists them"
             )
         if prefixed[name] in keys:
             raise UserError(f"{where}: {name} is given twice; leave one")

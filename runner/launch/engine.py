@@ -18,8 +18,8 @@ from runner.terms.run import Run
 
 Stopped = tuple[Sequence[str], Sequence[Campaign]]  # a line for each run, and the campaigns meant
 NO_QUEUE = (
-    "--submit leaves jobs in a queue, and this inventory's runs end with bench: it takes"
-    " cluster_engine: slurm and slurm_mode: job; elsewhere use --detach"
+    "--submit leaves jobs in a queue: that needs cluster_engine: slurm and slurm_mode: job in the"
+    " inventory; with this one use --detach"
 )
 
 

@@ -119,7 +119,7 @@ class View:
 
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
         """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
-        line = f"{attempt.path}: {ended.reason}; it is made again, as another attempt"
+        line = f"{attempt.path}: {ended.reason}; it runs again, as a new attempt"
         self.console.print(one_line(line))
 
     @contextmanager
@@ -201,7 +201,7 @@ class View:
         """Say at once that a run could not be carried out, while others go on."""
         cell, repeat = asked
         title = self._run_event(events.RUN_BEGUN, cell, repeat).title
-        words = f"{error}; what runs is followed to its end, and nothing more begins"
+        words = f"{error}; running cells are followed to their end, and no new run starts"
         self.console.print(one_line(f"{title}: {words}", "bold red"))
 
     def more(self, todo: Sequence[tuple[Cell, int]], words: str) -> None:
@@ -221,14 +221,14 @@ class View:
         line = f"{tally.ok} ok, {tally.failed} not ok"
         not_run = self.total - tally.ok - tally.failed
         line += f", {not_run} not run" if not_run > 0 else ""
-        on = ", the same command goes on" if tally.resumes else ""
+        on = "; run the same command to resume" if tally.resumes else ""
         by = "stopped by Ctrl-C" if tally.interrupted else ""
         by = f"stopped after --stop-after {tally.limit_s:g}" if tally.expired else by
         self.console.print(f"{line}; {by}{on}" if by else line)
         if tally.submitted:
             self.console.print(
-                f"{counted(tally.submitted, 'run')} in the queue; this login may end. `status` says"
-                " how far they are, and the same command without --submit gathers them"
+                f"{counted(tally.submitted, 'run')} in the queue; you may log out. `status` shows"
+                " their progress; the same command without --submit collects their results"
             )
         self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
 

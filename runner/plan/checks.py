@@ -143,7 +143,7 @@ def _check_sizes(cell: Cell) -> None:
             fewer = f", or lower devices_per_node, which is {cell.devices_per_node}"
             raise UserError(
                 f"micro_batch_size {micro} x data_parallel {data} does not divide"
-                f" global_batch_size {batch}; make it a multiple of {micro * data}"
+                f" global_batch_size {batch}; make that a multiple of {micro * data}"
                 f"{fewer if cell.devices_per_node > 1 else ''}"
             )
 
@@ -155,6 +155,6 @@ def _check_iterations(cell: Cell, warmup_iters: int | None) -> None:
     if iterations is not None and iterations < warmup_iters + interval:
         raise UserError(
             f"train_iters {iterations} leaves nothing to measure after warmup_iters"
-            f" {warmup_iters} with log_interval {interval}; it must be at least"
-            f" {warmup_iters + interval}"
+            f" {warmup_iters} with log_interval {interval}; set train_iters to at"
+            f" least {warmup_iters + interval}"
         )

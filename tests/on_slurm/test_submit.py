@@ -39,7 +39,7 @@ def test_runs_are_left_in_the_queue_and_gathered(slurm_cluster: SlurmCluster) ->
     bench = bench_of(slurm_cluster, "leave", 2.0)
     ran = bench.run("--submit")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 runs in the queue; this login may end" in ran.stderr
+    assert "3 runs in the queue; you may log out" in ran.stderr
     for pid, argv in slurm_cluster.login.processes():  # as where the login node is rebooted
         if str(bench.runs) in argv:
             slurm_cluster.login.signal(pid, signal.SIGKILL)

@@ -457,7 +457,7 @@ def test_a_run_whose_outcome_cannot_be_read_is_made_again_beside_it(
     view = View(Screen(file=shown))
     assert bench(MATRIX, small_cluster(), tmp_path, engine=nodes, view=view).exit_code == 0
     assert nodes.attempts[2:] == ["zero_stage=0 r1a2"]
-    assert "itismadeagain,asanotherattempt" in "".join(shown.getvalue().split())
+    assert "itrunsagain,asanewattempt" in "".join(shown.getvalue().split())
     assert path.read_text() == text
 
 
