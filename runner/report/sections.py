@@ -67,6 +67,7 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
         ],
         "rows": [
             {
+                "name": row.cell,
                 "cells": cells,
                 "finished": row.finished,
                 "href": _from(row),

@@ -77,7 +77,7 @@ class Table {
     this.entries = [...this.body.rows].filter((row) => !row.classList.contains("detail")).map((row, at) => {
       const next = row.nextElementSibling;
       const detail = next?.classList.contains("detail") ? next : null;
-      return { row, detail, at, words: row.textContent.toLowerCase() };
+      return { row, detail, at, words: `${row.dataset.name || ""} ${row.textContent}`.toLowerCase() };
     });
     this.sorted = "";
     this.ordered = this.entries;

@@ -58,6 +58,12 @@ def every_status(runs: Path) -> None:
             {0: torch_gpt(3, of=20)},
             {"cause": "interrupted", "host": None, "message": "Ctrl-C"},
         ),
+        "unfinished": Story({0: torch_gpt(12, of=20)}),
+        "no_steps": Story({0: "nothing to train\n"}),
+        "ended_early": Story(
+            {0: torch_gpt(6, of=20)},
+            {"cause": "ended_early", "host": None, "message": "1.9 times the fastest's step"},
+        ),
         "did_not_run": Story({0: OUT_OF_MEMORY}),
         "unreadable": Story({0: torch_gpt(20)}),
         "running": Story({0: torch_gpt(4, of=20)}),

@@ -96,8 +96,9 @@ def test_text_filters_rows(words: str, pages: dict[str, Path], opened: Open) -> 
         page.get_by_label("Find in rows").fill(words)
         cells = rows(page)
         assert 0 < cells.count() < 40
-        for text in cells.all_text_contents():
-            assert all(word.lower() in text.lower() for word in words.split())
+        names = [row.get_attribute("data-name") or "" for row in cells.all()]
+        for name, text in zip(names, cells.all_text_contents(), strict=True):
+            assert all(word.lower() in f"{name} {text}".lower() for word in words.split())
         assert page.locator(".count").text_content() == f"{cells.count()} of 40 rows"
         assert address(page) == f"q={words}"
         page.get_by_role("button", name="Clear filters").click()
