@@ -1,4 +1,4 @@
-"""The folder of a repeat's checkpoints, which all its attempts share, and its nodes see."""
+"""Manage the folder of a repeat's checkpoints, shared by its attempts and its nodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
-SHOWS_S = 10.0  # for a file to show on a file system that caches
+SHOWS_S = 10.0  # wait this long for a file to appear on a file system that caches
 
 
 def begin(job: dict[str, Any]) -> None:
-    """Have node rank 0 make the folder; of a first attempt it is empty.
+    """Make the folder, on node rank 0; for a first attempt it is empty.
 
-    What an earlier chain of the same repeat left goes: it is never loaded again.
+    Checkpoints of earlier chains of the same repeat are removed: they are never loaded again.
     """
     chain = job.get("chain")
     if not chain or chain["node"] != 0:
@@ -38,27 +38,27 @@ def begin(job: dict[str, Any]) -> None:
 
 
 def not_shared(job: dict[str, Any]) -> str | None:
-    """Say that this node does not see what node rank 0 made before any node began."""
+    """Return an error if this node does not see the folder that node rank 0 made; else None."""
     chain = job.get("chain")
     until = time.monotonic() + SHOWS_S
     while chain and not visibility.fresh(_begun(job)):
         if time.monotonic() > until:
             return (
-                "this node does not see the folder of checkpoints that node rank 0 made (%s); name"
-                " one that all nodes share as cluster_checkpoints" % chain["folder"]
+                "this node does not see the folder of checkpoints that node rank 0 made (%s); set"
+                " cluster_checkpoints to a folder that all nodes share" % chain["folder"]
             )
         time.sleep(0.1)
     return None
 
 
 def _begun(job: dict[str, Any]) -> str:
-    """Return the file by which node rank 0 says that an attempt's folder is ready."""
+    """Return the file that node rank 0 writes once an attempt's folder is ready."""
     attempt = job["run_id"].rpartition("/")[2]
     return os.path.join(job["chain"]["folder"], FAULTS, "begun-%s" % attempt)
 
 
 def is_first(job: dict[str, Any]) -> bool:
-    """Whether this attempt is the first of its chain: r2-3 is begun by r2a3."""
+    """Whether this attempt is the first of its chain: attempt r2a3 starts chain r2-3."""
     name_here = os.path.basename(job["chain"]["folder"])
     return bool(job["run_id"].rpartition("/")[2] == name_here.replace("-", "a"))
 
@@ -70,7 +70,7 @@ def remove(job: dict[str, Any]) -> None:
         shutil.rmtree(chain["folder"], ignore_errors=True)
         above = os.path.dirname(chain["folder"])
         try:
-            for _ in range(2):  # of the cell and the campaign, where nothing else is in them
+            for _ in range(2):  # the folders of the cell and the campaign, if they are empty
                 os.rmdir(above)
                 above = os.path.dirname(above)
         except OSError:

@@ -51,12 +51,12 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any, Callable, NoReturn, Optional
 
-    Asked = Callable[[], Optional[dict[str, Any]]]  # how the run is to end; None: not yet
+    Asked = Callable[[], Optional[dict[str, Any]]]  # why the run must end; None: go on
 
 PR_SET_CHILD_SUBREAPER = 36
-RENEWED_S = 4.0  # a dead runner is noticed, and its leases end, sooner than this
+RENEWED_S = 4.0  # a living bench renews its lease more often than this
 LOG_LOOK_S = 1.0  # between two looks at how large the log is
-SAMPLER_S = 2.0  # patience with a sampler that takes its last sample; in state D it does not end
+SAMPLER_S = 2.0  # a sampler may take this long for its last sample; one in state D never ends
 STALLED = Cause.STALLED  # the stop reason that asks for stacks first
 
 
@@ -86,7 +86,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
         return done
 
     enter(job["dir"])
-    # Not a child's business, and a write to a closed ssh session must not end us.
+    # The ssh session may close: its hangup must not end this process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     job["undoer"] = start_undoer(job)
     finish(hold(run))
@@ -94,7 +94,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
 
 
 def enter(folder: str) -> None:
-    """Make this process the supervisor of the run in `folder`: its place, streams and signals."""
+    """Make this process the supervisor of the run in `folder`: set folder, streams and signals."""
     os.chdir(folder)
     os.umask(0o077)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -110,14 +110,14 @@ def enter(folder: str) -> None:
 
 
 def identify() -> None:
-    """Say in the run's folder which process this supervisor is."""
+    """Write into the run's folder which process this supervisor is."""
     entry = stat_of(os.getpid())
     me = {"pid": os.getpid(), "start": entry and entry[1], "boot_id": boot_id()}
     write(STATE, json.dumps({**me, "hostname": host_name()}))
 
 
 def hold(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what done.json is to say of a run that this process is the subreaper of."""
+    """Become the subreaper, call `run`, and return the content of done.json; never raises."""
     done: dict[str, Any] = {
         "rc": None,
         "signal": None,
@@ -129,7 +129,7 @@ def hold(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         libc = ctypes.CDLL(None, use_errno=True)
         done["subreaper"] = libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         done.update(run())
-    except BaseException as error:  # the last thing it does is to say why
+    except BaseException as error:  # done.json must have the reason, whatever it is
         import traceback
 
         traceback.print_exc()
@@ -139,11 +139,11 @@ def hold(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def take_lock(job: dict[str, Any]) -> int:
-    """The node's lock, held for the life of the daemon.
+    """Take the node's lock, held for the life of the daemon; return its descriptor.
 
-    A run that nobody renews ends within seconds, so a taken lock is waited for; a run whose lease
-    is still renewed after RENEWED_S belongs to a living bench, and is named. Nodes that share a
-    root have a lock each, which need not hold between nodes: NFS without a lock daemon will do.
+    A run whose lease is not renewed ends within seconds, so wait for a taken lock; if the lease is
+    still renewed after RENEWED_S, a living bench holds the node: refuse, and name its run. Nodes
+    that share a root have one lock each, so NFS without a lock daemon is enough.
     """
     path = os.path.join(job["runs"], LOCK % host_name())
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -176,7 +176,7 @@ def take_lock(job: dict[str, Any]) -> int:
         except OSError as error:
             raise RefusedError(
                 Cause.IO_ERROR,
-                "%s cannot be locked (%s); mount its file system with locks (flock), or name"
+                "%s cannot be locked (%s); mount its file system with locks (flock), or set"
                 " another cluster_root" % (path, error.strerror),
             )
     os.ftruncate(handle, 0)
@@ -185,7 +185,7 @@ def take_lock(job: dict[str, Any]) -> int:
 
 
 def await_go(asked: Asked) -> dict[str, Any] | None:
-    """Wait until the control node says go; what ended the run before, or None."""
+    """Wait for the control node's go; return why the run ended before that, or None."""
     while not os.path.exists(GO):
         early = asked()
         if early is not None:
@@ -200,10 +200,10 @@ def watch(
     asked: Asked,
     log_size: Callable[[], int] = lambda: size_of(LOG),
 ) -> dict[str, Any]:
-    """Wait for go, start the launcher, wait for one of its ends; what done.json then says.
+    """Wait for go, start the launcher, wait until it ends; return the content of done.json.
 
-    The devices are sampled from the beginning: while nodes wait, they are idle. `begin` returns
-    None once the launcher may start, `asked` None while it may go on; each else says how it ended.
+    Devices are sampled from the beginning, idle ones too. `begin` returns None once the launcher
+    may start, `asked` None while it may go on; otherwise both return why the run ends.
     `log_size` returns how many bytes the log has.
     """
     sampler = spawn_sampler(job)
@@ -266,14 +266,14 @@ def watch(
 
 
 def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what done.json says of a run that somebody stops, or that nobody renews the lease of.
+    """Return what done.json says of a run that is stopped or whose lease is no longer renewed.
 
-    None while it may go on; `lease` is what `lease_over` saw of it last.
+    None while it may go on; `lease` holds what `lease_over` last read.
     """
     reason = stop_reason()
     if reason:
         return {"ended_by": EndedBy.STOP, "message": reason}
-    if os.path.exists(OVER):  # said only to a node that waits for another's launcher
+    if os.path.exists(OVER):  # only on a node that waits for another node's launcher
         return {"ended_by": EndedBy.EXIT, "rc": 0}
     return lease_lost(lease, job)
 
@@ -281,14 +281,14 @@ def asked_to_end(job: dict[str, Any], lease: dict[str, Any]) -> dict[str, Any] |
 def lease_lost(
     seen: dict[str, Any], job: dict[str, Any], path: str = LEASE
 ) -> dict[str, Any] | None:
-    """Return what done.json says of a run whose lease nobody renews any longer; else None."""
+    """Return what done.json says of a run whose lease is no longer renewed; else None."""
     held_s = lease_over(seen, time.monotonic(), job["lease_s"], path)
     words = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], held_s)
     return {"ended_by": EndedBy.LEASE, "message": words} if held_s else None
 
 
 def oom_kills() -> int | None:
-    """How many processes the kernel has ended for lack of memory since it booted, or None."""
+    """Return how many processes the kernel has killed for lack of memory since boot, or None."""
     try:
         with open("/proc/vmstat", encoding="ascii") as stream:
             for line in stream:
@@ -302,7 +302,7 @@ def oom_kills() -> int | None:
 def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
     """Start node/sampler.py beside the trainer; {pid: start time}, to end it by.
 
-    It carries the run's mark, so that it is ended with the run even where this daemon was killed.
+    It has the run's mark, so that it ends with the run even if this daemon was killed.
     """
     entry = "sampler:sample"
     spec = {"device": job.get("device", "cpu"), "path": own_disk.path_of(job, SAMPLES)}
@@ -325,13 +325,13 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
                 start_new_session=True,
             )
     except OSError:
-        return {}  # no samples are no reason not to train
+        return {}  # training does not need samples
     seen = stat_of(process.pid)
     return {process.pid: seen[1]} if seen else {}
 
 
 def spawn(job: dict[str, Any]) -> int:
-    """Start the launcher in a session of its own, by exec and never by a shell; its pid."""
+    """Start the launcher in its own session, by exec and never by a shell; return its pid."""
     env = environment(job)
     env.update({MARK: job["mark"], SUPERVISOR: identity()})
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -363,7 +363,7 @@ def spawn(job: dict[str, Any]) -> int:
 
 
 def end_sampler(sampler: dict[int, int], dead: dict[int, int]) -> None:
-    """Let the sampler take a last sample and end; kill it where it does not."""
+    """Let the sampler take a last sample and end; kill it if it does not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         send(sampler, number)
         await_end(sampler, dead, SAMPLER_S)

@@ -7,21 +7,21 @@ slow now and then (a checkpoint, a second-order update each tenth step) is part 
 *Half-width by steps*: half of the 95 % interval of that mean, if the same run went on for ever. It
 is the larger of two estimates, because each misses what the other sees:
 
-- as an autoregressive process of order 1: the standard error of independent steps, with as many
-  steps as are independent, n (1 - r) / (1 + r) for their correlation r from step to step. r is
+- as an autoregressive process of order 1: the standard error of independent steps, with the
+  effective number of those, n (1 - r) / (1 + r), where r is the lag-1 autocorrelation. r is
   corrected for its bias in few steps, about (1 + 4 r) / n (Kendall 1954, Biometrika 41, 403), and
   raised by its own standard error, 1 / sqrt(n);
 - by batch means (Law, Simulation Modeling and Analysis, 5th edition, 9.5.3): the standard error of
   the means of BATCHES batches.
 
-It is unknown with fewer than FEWEST counted lines, and with fewer than FEWEST_INDEPENDENT
-independent ones.
+It is unknown with fewer than FEWEST counted lines, or fewer than FEWEST_INDEPENDENT effectively
+independent steps.
 
-*Slow steps* are more than OUTSIDE robust standard deviations above the median. Their number in
-effect is (sum of e)^2 / (sum of e^2), e the time that each takes beyond the median: equal steps
+*Slow steps* are more than OUTSIDE robust standard deviations above the median. Their
+effective number is (sum of e)^2 / (sum of e^2), e the time of each beyond the median: equal steps
 count whole, and one that is larger than all others together counts as one (Kish 1965, Survey
-Sampling, 8.2). If they come at equal distances (each tenth step), half of one at the ends of the
-run is all that is open about them: the two estimates are of the steps without them then.
+Sampling, 8.2). If they come at equal distances (each tenth step), the only uncertainty about
+them is half of one at the ends of the run: the two estimates are then made without them.
 """
 
 import math
@@ -40,7 +40,7 @@ FEWEST_INDEPENDENT = 24
 BATCHES = 8
 FEWEST_GAPS = 3  # between slow steps, to call them regular
 OUTSIDE = 5.0
-WIDE_TAIL = 0.1  # of the mean: a tail that reaches less far is not asked for its shape
+WIDE_TAIL = 0.1  # of the mean: the shape of a shorter tail is ignored
 _MOST_CORRELATION = 0.98
 _ROUNDING = 1e-12  # of the mean: steps that differ by less are equal, whatever floats make of them
 
@@ -102,7 +102,7 @@ def run_mean(times: Sequence[float], work: Sequence[float] | None = None) -> Run
 
 
 def half_width(distances: Floats) -> tuple[float | None, str]:
-    """Return half of the 95 % interval of a mean, from the steps' distances to it, and why not."""
+    """Return half of a mean's 95 % interval from the steps' distances to it, or None and why."""
     count = len(distances)
     if count < FEWEST:
         return None, f"{count} counted lines, {FEWEST} are needed"
@@ -126,7 +126,7 @@ def standard_error(distances: Floats) -> float:
 
 
 def _independent(distances: Floats, raised: float = 0.0) -> float:
-    """Return how many independent steps these are worth, their correlation `raised` by that."""
+    """Return the effective number of independent steps; `raised` is added to their correlation."""
     count, power = len(distances), float(distances @ distances)
     if not power:  # the squares are too small for a float
         return count
@@ -152,6 +152,6 @@ def _late(shares: Floats) -> Floats:
 
 
 def regular(late: Floats) -> bool:
-    """Whether slow steps come at equal distances, except one line."""
+    """Whether slow steps come at equal distances, give or take one line."""
     gaps = np.diff(np.flatnonzero(late))
     return len(gaps) >= FEWEST_GAPS and int(gaps.max() - gaps.min()) <= 1 < int(gaps.min())

@@ -1,4 +1,4 @@
-"""One run's folder to what it measured and how it ended. Reads files, writes none."""
+"""Turn a run's folder into its measurement and outcome. Reads files, writes none."""
 
 import traceback
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import UNREADABLE, Measurement
 
-STACKS = 1 << 22  # bytes of a log's end in which the stacks of a stalled run stand
+STACKS = 1 << 22  # bytes at a log's end that are searched for the stacks of a stalled run
 
 
 def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
-    """Parse the logs of all nodes (rank to path) with what reads the cell's."""
+    """Parse the logs of all nodes (rank to path) with the parser of the cell's system."""
     parse = load_system(cell.system).parse
     measured = parse({rank: blocks(path) for rank, path in logs.items()}, cell)
     contradicted = (*measured.contradicted, *contradictions(cell, measured))
@@ -34,21 +34,21 @@ def measure_run(cell: Cell, logs: Mapping[int, Path]) -> Measurement:
 
 
 def judged(attempt: Attempt, cell: Cell, play_words: str) -> tuple[Measurement, Outcome]:
-    """Say what a run that is over measured, and how it ended, whatever it left.
+    """Return what an ended run measured, and its outcome; never raises.
 
-    A log that our code fails on is our bug, and one run's: the outcome says so, and no later
-    bench meets it again.
+    If our code fails on a log, that is our bug: this run's outcome says so, and the campaign goes
+    on.
     """
     try:
         measured = measure_run(cell, attempt.logs())
         return measured, attempt.without_secrets(judge(attempt, cell, measured, play_words))
-    except Exception as error:  # anything: the campaign goes on without this run
+    except Exception as error:  # any error: the campaign goes on without this run
         return Measurement(), unreadable(error)
 
 
 def unreadable(error: Exception) -> Outcome:
     """Return the outcome of a run whose folder could not be read; it carries no numbers."""
-    message = Masks().text(printable(str(error)))[:300] or "no words"
+    message = Masks().text(printable(str(error)))[:300] or "no message"
     if isinstance(error, OSError):
         where = "/".join(Path(error.filename or "").parts[-2:])
         message = printable(": ".join(filter(None, (where, error.strerror or str(error)))))
@@ -63,7 +63,7 @@ def unreadable(error: Exception) -> Outcome:
 
 
 def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) -> Outcome:
-    """Judge a run that is over; `play_words` are Ansible's, if all else is silent."""
+    """Judge an ended run; `play_words`, Ansible's message, is used if nodes give no reason."""
     ended = decide(
         nodes=len(attempt.logs()),
         endings=attempt.endings(),
@@ -72,7 +72,7 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
         train_iters=measured.iterations_of(cell.parameters),
         play_words=play_words,
     )
-    # What the matrix's own patterns did not find; of a run that failed there is more to say.
+    # Add what the matrix's own patterns did not find, unless a failure explains the run anyway.
     certain = ended.status == "ok" or not measured.intervals
     if certain:
         ended = adding(ended, *measured.missing.values(), *measured.contradicted)
@@ -82,15 +82,13 @@ def judge(attempt: Attempt, cell: Cell, measured: Measurement, play_words: str) 
 
 
 def adding(ended: Outcome, *sentences: str) -> Outcome:
-    """Return the outcome with more sentences behind the one that it has."""
+    """Return the outcome with more sentences after its own."""
     sentence = "; ".join(filter(None, (ended.ending or ended.reason, *sentences)))
     return replace(ended, ending=sentence, reason=sentence) if sentences else ended
 
 
 def stood(attempt: RunFolder) -> list[stall.RankState]:
-    """Say where the processes of a run that stalled were, by what their nodes' logs and
-    stacks say.
-    """
+    """Return where the ranks of a stalled run hung, from their nodes' logs and stacks."""
     ranks = []
     for rank, host in attempt.hosts.items():
         log = attempt.log(rank)
@@ -100,14 +98,14 @@ def stood(attempt: RunFolder) -> list[stall.RankState]:
 
 
 def explain(ended: Outcome, attempt: Attempt, *, steps: int) -> Outcome:
-    """Add the first cause that the logs of all nodes show, if it is theirs to tell."""
+    """Add the first cause that the nodes' logs show, if logs can explain this kind of end."""
     if not ended.cause:
         return ended
     logs = attempt.logs()
     telling = telling_rank(attempt, ended)
     verdict: Verdict | None = None
     if ended.cause in EXPLAINED:
-        # The node that ended the run comes first: without a clock in the logs, it is the cause.
+        # The node that ended first is read first: in logs without times it is taken for the cause.
         paths = [path for _, path in sorted(logs.items(), key=lambda item: item[0] != telling)]
         present = [path for path in paths if path.is_file()]
         verdict = diagnose(present, steps=steps, name=attempt.inside)
@@ -119,6 +117,8 @@ def telling_rank(attempt: Attempt, ended: Outcome) -> int:
     """Return the rank of the node that ended the run first, else the first."""
     halt, hosts = attempt.halt, attempt.hosts
     first_host = halt.host if halt else None
-    if halt is None and ended.status != "ok":  # else all nodes ended well: nobody need read how
+    if (
+        halt is None and ended.status != "ok"
+    ):  # if it is ok, all nodes ended well: no need to read their endings
         first_host = first_bad(attempt.endings())
     return next((rank for rank, host in hosts.items() if host == first_host), min(hosts))

@@ -1,4 +1,4 @@
-"""One run: plan it, have it carried out, judge it, and record all of that in its folder."""
+"""Plan one run, have the engine execute it, judge it, and record all that in its folder."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,18 +34,18 @@ PORT_TRIES = 3
 
 
 class Caused(Protocol):
-    """What has ended, and why."""
+    """Anything that ended with a cause, such as an Outcome."""
 
     @property
     def cause(self) -> str:
-        """The cause word; empty where it ended well."""
+        """The cause; empty if it ended well."""
 
 
 Ended = TypeVar("Ended", bound=Caused)
 
 
 def on_a_free_port(launch: Callable[[int], Ended], interrupts: Interrupts) -> Ended:
-    """Launch, and with the next port (0, 1, ...) where that one was in use."""
+    """Launch on the first port that is free: call `launch` with 0, 1, ... until none is in use."""
     for port_try in range(PORT_TRIES):
         ended = launch(port_try)
         if ended.cause != Cause.PORT_IN_USE or interrupts.over:
@@ -56,17 +56,17 @@ def on_a_free_port(launch: Callable[[int], Ended], interrupts: Interrupts) -> En
 def carry_out(
     engine: Engine, folder: HeldFolder, run: RunFolder, orders: Orders, interrupts: Interrupts
 ) -> str:
-    """Have a run carried out whose run.json is written; return the engine's words, if all else is
-    silent.
+    """Have the engine execute a run whose run.json is written; return the engine's message.
 
-    Ctrl-C ends it on every node; a second one does not wait for that.
+    The message is for a run whose nodes give no reason. Ctrl-C ends the run on every node; a
+    second Ctrl-C does not wait for that.
     """
     with interrupts.watching(run):
         return engine.run(folder, run, orders, interrupts.twice)
 
 
 class Planned(NamedTuple):
-    """A run that is to be carried out, or followed where it goes on, and its attempt's folder."""
+    """A run to execute, or to follow if it still runs, and its attempt's folder."""
 
     attempt: Attempt
     run: Run
@@ -92,9 +92,9 @@ class Launcher:
         port_try: int = 0,
         recovery: RecoveryPlan | None = None,
     ) -> Planned:
-        """Plan one repeat of a cell as a new attempt; `sizes` are those of the datasets' files.
+        """Plan one repeat of a cell as a new attempt; `sizes`: dataset to file to bytes.
 
-        With `recovery` it goes on after an earlier attempt, on nodes that may be others.
+        With `recovery` it resumes an earlier attempt, possibly on other nodes.
         """
         attempt = self.campaign.new_attempt(cell.id, repeat)
         run = make_run(
@@ -112,7 +112,7 @@ class Launcher:
         return self.write(attempt, run)
 
     def write(self, attempt: Attempt, run: Run) -> Planned:
-        """Write what is to run into its attempt's folder, and record it as this user's own."""
+        """Write run.json and a script into the attempt's folder; record it as this user's own."""
         file = attempt.path / names.RUN
         own_runs.remember(file, write_json(file, run.to_json()))
         name, text = self.engine.by_hand(run)
@@ -120,7 +120,7 @@ class Launcher:
         return Planned(attempt, run)
 
     def going_on(self, cell_id: str, repeat: int) -> Planned | None:
-        """Return the last attempt of a repeat where it was handed over, and can be followed."""
+        """Return the last attempt of a repeat if it still runs in the queue; else None."""
         attempts = self.campaign.attempts(cell_id, repeat)
         if not attempts or attempts[-1].outcome is not None:
             return None
@@ -132,9 +132,9 @@ class Launcher:
         return Planned(attempts[-1], run) if run is not None and goes_on else None
 
     def once(self, planned: Planned) -> Outcome:
-        """Carry a run out and judge it; all of it is written into the attempt's folder.
+        """Execute a run and judge it; the attempt's folder gets the outcome.
 
-        Nothing is written of one that goes on without us: a later bench follows it.
+        A run that goes on after a second Ctrl-C gets none: a later bench follows it.
         """
         attempt, run = planned
         cell = run.cell
@@ -157,7 +157,7 @@ class Launcher:
         return ended
 
     def refused(self, planned: Planned) -> Outcome:
-        """Record how a run ended that a queue did not take."""
+        """Record the outcome of a run that the queue refused."""
         attempt, run = planned
         measured, ended = judged(attempt, run.cell, "")
         ended = timed(ended, attempt, time.time(), 0.0)
@@ -168,11 +168,11 @@ class Launcher:
     def _may_go_on(self, attempt: Attempt) -> bool:
         try:
             return self.engine.goes_on(attempt)
-        except UserError:  # nobody can tell now: the next bench asks again
+        except UserError:  # the queue cannot be asked now: the next bench asks again
             return True
 
     def _take_products(self, attempt: Attempt, began: float) -> None:
-        """Take along what doctor measured of the run's nodes before, where it can be read."""
+        """Copy what doctor last measured on the run's nodes into its folder, if it can be read."""
         checkup = checkup_of(self.campaign.path.parent, self.cluster.label)
         with suppress(UnreadableError):
             products = load_products(checkup.path).fresh(began, set(attempt.hosts.values()))

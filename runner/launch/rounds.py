@@ -1,4 +1,4 @@
-"""The runs of a bench that are not finished: what goes on is followed, the others are launched."""
+"""Carry out a bench's unfinished runs: follow those that still run, launch the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from runner.launch.side_by_side import each
 from runner.terms.cell import Cell, Matrix
 from runner.terms.outcome import Outcome
 
-Repeat = tuple[Cell, int]  # one of a cell's
+Repeat = tuple[Cell, int]  # a cell and the number of its repeat, from 1
 
 
 class Begun(NamedTuple):
-    """A repeat of a cell, its attempt, and whether an earlier bench had begun that."""
+    """A repeat of a cell, its attempt, and whether an earlier bench started that attempt."""
 
     asked: Repeat
     planned: Planned
@@ -24,7 +24,7 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is to run; how each ended is added to `ended`. A run that fails is retried so often."""
+    """Runs a campaign's repeats; adds each outcome to `ended`, retries failures `retry` times."""
 
     launcher: Launcher
     matrix: Matrix
@@ -33,7 +33,7 @@ class Rounds:
     ended: list[Outcome]
 
     def go(self, todo: Sequence[Repeat]) -> None:
-        """Follow what goes on, then launch the others in their order, as many as may at once."""
+        """Follow the runs that still run, then launch the others in order, `at_once` at a time."""
         engine = self.launcher.engine
         follow = {
             (cell.id, repeat): planned
@@ -56,10 +56,9 @@ class Rounds:
         )
 
     def hand_over(self, todo: Sequence[Repeat]) -> int:
-        """Hand what does not go on yet to a queue, as many runs as may be in it, and wait for none;
-        how many of `todo` are in it by now.
+        """Submit the runs of `todo` that are not queued yet, up to the queue's limit; do not wait.
 
-        What the queue refuses ends as such a run does.
+        Return how many of `todo` are in the queue now. A refused run gets its outcome at once.
         """
         launcher, engine = self.launcher, self.launcher.engine
         in_queue = [run for run in todo if launcher.going_on(run[0].id, run[1]) is not None]
@@ -81,13 +80,13 @@ class Rounds:
     def plan(
         self, asked: Repeat, port_try: int = 0, recovery: RecoveryPlan | None = None
     ) -> Planned:
-        """Plan a repeat of a cell as a new attempt, or as one that goes on after another."""
+        """Plan a repeat of a cell as a new attempt, or as one that resumes an earlier one."""
         return self.launcher.plan(self.matrix, *asked, self.sizes, port_try, recovery)
 
     def finish(self, begun: Begun) -> None:
-        """Launch a run, and again what fails, until it is ok or has been retried enough.
+        """Launch a run, and retry it while it fails, at most `retry` times.
 
-        What an earlier bench had begun is made again as if that had said how it ended.
+        A failed run that an earlier bench started gets one new attempt that is not a retry.
         """
         asked, interrupts = begun.asked, self.launcher.interrupts
         try:
@@ -107,7 +106,7 @@ class Rounds:
         self.ended.append(ended)
 
     def recover(self, repeat_of: Repeat, begun: Planned, ended: Outcome) -> Outcome:
-        """Have a run go on after failures, as its cell's `recovery` says; return how it ended."""
+        """Resume a run after failures, as its cell's `recovery` says; return the last outcome."""
         cell, repeat = repeat_of
         if not cell.recovery:
             return ended
@@ -126,18 +125,18 @@ class Rounds:
     def launch(
         self, asked: Repeat, planned: Planned, recovery: RecoveryPlan | None = None
     ) -> Outcome:
-        """Launch a run, with another port where its own is in use; follow where it goes on."""
+        """Launch a run, on another port if its own is in use; follow restarts by the queue."""
 
         def with_port(port_try: int) -> Outcome:
-            again = self.plan(asked, port_try, recovery) if port_try else planned
-            return self.launcher.once(again)
+            attempt = self.plan(asked, port_try, recovery) if port_try else planned
+            return self.launcher.once(attempt)
 
         cell, repeat = asked
         ended = on_a_free_port(with_port, self.launcher.interrupts)
-        # A queue that starts a run again does so in an attempt of its own.
+        # A queue that restarts a run does so as a new attempt.
         while not self.launcher.interrupts.twice():
-            later = self.launcher.going_on(cell.id, repeat)
-            if later is None:
+            restarted = self.launcher.going_on(cell.id, repeat)
+            if restarted is None:
                 break
-            ended = self.launcher.once(later)
+            ended = self.launcher.once(restarted)
         return ended

@@ -1,4 +1,4 @@
-"""What is told while a campaign runs: to a person, to events.jsonl, and to who asked for it."""
+"""Report a campaign's progress: to a person, to events.jsonl, and to a listener of its events."""
 
 import math
 import statistics
@@ -35,25 +35,25 @@ from runner.terms.record import WELL, Measurement, Record
 
 Repeat = tuple[str, int]  # of a cell, by its id
 
-MOST_LOOKED_AT = 8  # of runs that go on side by side
+MOST_LOOKED_AT = 8  # concurrent runs whose logs are read; the others are only counted
 SHARED_LOOK_S = 3.0  # between two looks at a run's logs on a file system that nodes share
 STYLES = {"ok": "green", "interrupted": "yellow", "ended_early": "yellow"}
 
 
 @dataclass
 class _Shown:
-    """A run that goes on, or waits, as it is shown."""
+    """A running or waiting run, and what the screen shows of it."""
 
     title: str
     cell: Cell
     attempt: Attempt
     waiting: Callable[[RunFolder], str]
     since: float  # of the monotonic clock
-    progress: Running | None = None  # what was seen of it last,
-    progress_at: float = 0.0  # and when
+    progress: Running | None = None  # as last read from its logs
+    progress_at: float = 0.0  # when that was, of the monotonic clock
 
     def look(self) -> Running:
-        """Read how far the run is; one on a file system that nodes share not at each call."""
+        """Read how far the run is; on a shared file system at most every SHARED_LOOK_S seconds."""
         now = time.monotonic()
         elapsed_s = now - self.since
         if self.progress is None or now - self.progress_at >= SHARED_LOOK_S:
@@ -65,8 +65,8 @@ class _Shown:
 class View:
     """Progress on standard error, so that standard output stays the table's.
 
-    Each event goes to `tell`, too. `watched` is whether it is a terminal; None: look. Threads that
-    have a run each call it.
+    Each event also goes to `tell`. `watched`: whether standard error is a terminal; None: detect.
+    Thread-safe: concurrent runs have a thread each.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class View:
         self.campaign: Campaign | None = None
         self.total = 0
         self.todo: Sequence[tuple[Cell, int]] = ()
-        self.numbers: dict[Repeat, int] = {}  # of repeats that ended before, or began: not attempts
-        self.over: dict[Repeat, str] = {}  # the status that it ended with
+        self.numbers: dict[Repeat, int] = {}  # of repeats that have begun or ended; not of attempts
+        self.over: dict[Repeat, str] = {}  # the status that each ended with
         self.times: list[float] = []  # seconds that ended runs took
         self._shown: dict[Path, _Shown] = {}
         self._screen = ExitStack()
@@ -97,10 +97,10 @@ class View:
         kept: Mapping[Repeat, Outcome],
         todo: Sequence[tuple[Cell, int]] = (),
     ) -> None:
-        """Say what will happen, in the order of `todo`, and what of the nodes it `uses`."""
+        """Print what will run, in the order of `todo`; `uses` says which nodes and devices."""
         self.campaign, self.total, self.todo = campaign, total, todo
         self.over = {repeat: ended.status for repeat, ended in kept.items()}
-        self.numbers = {repeat: place for place, repeat in enumerate(kept, 1)}
+        self.numbers = {repeat: number for number, repeat in enumerate(kept, 1)}
         self.times += [ended.wall_s for ended in kept.values()]
         to_the_bottom(self.console)
         line = f"campaign {campaign.name}: {counted(total, 'run')}"
@@ -113,12 +113,12 @@ class View:
         self._happened(events.CAMPAIGN_BEGUN, folder=folder, runs=total, kept=len(kept))
 
     def hidden(self, words: str) -> None:
-        """Say what the campaign keeps and does not show, if anything."""
+        """Print which results the campaign keeps but does not show, if any."""
         if words:
             self.console.print(one_line(words))
 
     def unreadable(self, attempt: Attempt, ended: Outcome) -> None:
-        """Say that a run is made again, since nobody can tell how it ended; its folder stays."""
+        """Say that a run starts again, since its outcome cannot be read; its folder stays."""
         line = f"{attempt.path}: {ended.reason}; it runs again, as a new attempt"
         self.console.print(one_line(line))
 
@@ -150,24 +150,24 @@ class View:
         return Picture(self.status())
 
     def status(self) -> Status:
-        """Look at each run that goes on, some of many."""
+        """Return the status; of many concurrent runs, only the first MOST_LOOKED_AT in detail."""
         queued, runs = [], []
-        for one in list(self._shown.values()):
-            if words := one.waiting(one.attempt):
-                made = (one.cell.name, one.attempt.repeat, one.attempt.number)
-                queued.append(Waiting(*made, title=one.title, words=words))
+        for shown in list(self._shown.values()):
+            if reason := shown.waiting(shown.attempt):
+                ids = (shown.cell.name, shown.attempt.repeat, shown.attempt.number)
+                queued.append(Waiting(*ids, title=shown.title, words=reason))
             else:
-                runs.append(one)
-        now = [one.look() for one in runs[:MOST_LOOKED_AT]]
+                runs.append(shown)
+        running = [shown.look() for shown in runs[:MOST_LOOKED_AT]]
         waiting = self.total - len(self.numbers) + len(queued)
-        far = [(run.left_s, run.elapsed_s) for run in now]
+        times_now = [(run.left_s, run.elapsed_s) for run in running]
         return Status(
             campaign=self.campaign.name if self.campaign else "",
             runs=self.total,
             ended=dict(Counter(dict(self.over).values())),
-            left_s=left_s(self.times, waiting, far, at_once=len(runs)) if waiting else None,
-            runs_now=tuple(now),
-            others=len(runs) - len(now),
+            left_s=left_s(self.times, waiting, times_now, at_once=len(runs)) if waiting else None,
+            runs_now=tuple(running),
+            others=len(runs) - len(running),
             queued=tuple(queued),
             next=tuple(
                 titled(cell.name, repeat)
@@ -205,16 +205,16 @@ class View:
         self.console.print(one_line(f"{title}: {words}", "bold red"))
 
     def more(self, todo: Sequence[tuple[Cell, int]], words: str) -> None:
-        """Add repeats that were asked for meanwhile, and say why."""
+        """Add repeats that were requested while the campaign ran, and print why."""
         self.total += len(todo)
         self.todo = [*self.todo, *todo]
         if todo and words:
             self.console.print(one_line(words))
 
     def known(self, cell: Cell, judged: Enough, until_percent: float | None) -> None:
-        """Print how well a cell is known by now."""
-        missed = "" if judged.met else f"; not below {until_percent:g} %"
-        self.console.print(one_line(f"{cell.name}: {judged.words}{missed}"))
+        """Print how precisely a cell has been measured so far."""
+        target_missed = "" if judged.met else f"; not below {until_percent:g} %"
+        self.console.print(one_line(f"{cell.name}: {judged.words}{target_missed}"))
 
     def end(self, tally: Any) -> None:
         """Print one line on the campaign."""
@@ -233,7 +233,7 @@ class View:
         self._ended(by, ok=tally.ok, not_ok=tally.failed, kept=tally.kept)
 
     def broken_off(self, error: BaseException) -> None:
-        """Tell that a bench which had begun ended by an error, before all had run."""
+        """Record that a running bench ended by an error, before all runs were done."""
         if self.campaign is not None:
             good = list(self.over.values()).count("ok")
             why = str(error) or type(error).__name__
@@ -266,13 +266,13 @@ class View:
         self._told(Event(event=kind, at=time.time(), campaign=name, **more))
 
     def _told(self, event: Event) -> None:
-        """Write an event down and tell it; a campaign goes on where that fails."""
+        """Store an event and pass it on; a failure to store it does not stop the campaign."""
         if self.campaign is None:
             return
         try:
             with self._lock:
                 events.add(self.campaign.path, event)
-        except FileNotFoundError:  # nothing ran, so that its folder is gone
+        except FileNotFoundError:  # nothing ran, so its folder was removed
             pass
         except OSError as error:
             why = os_error_words(error, str(self.campaign.path))
@@ -303,19 +303,19 @@ def _median_rate(cell: Cell, attempt: Attempt, measured: Measurement) -> float |
         run = Record("", "", "", "", "", "", warmup_iters=warmup, measurement=measured)
         run = replace(run, global_batch_size=batch, profile=cell.profile)
         rates = [samples_per_s(step, batch)[0] for step in counted_intervals(run)]
-    except Exception:  # whatever lies there: this is a line, and the table says why
+    except Exception:  # any damage: this is only a progress line, and the table says why
         return None
-    found = [rate for rate in rates if rate is not None and math.isfinite(rate)]
-    return statistics.median(found) if found else None
+    finite_rates = [rate for rate in rates if rate is not None and math.isfinite(rate)]
+    return statistics.median(finite_rates) if finite_rates else None
 
 
 def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Running:
-    """Say how far a run is."""
-    wanted = cell.parameters.get("train_iters")
-    now: Now = now_of(cell, attempt, wanted)
+    """Return how far a run is."""
+    train_iters = cell.parameters.get("train_iters")
+    now: Now = now_of(cell, attempt, train_iters)
     begun = attempt.begun_at
     step = now.step
-    if begun is not None:  # by its own file where it was queued before
+    if begun is not None:  # of a queued run: the time in its own file
         elapsed_s = max(0.0, time.time() - begun)
     return Running(
         cell=cell.name,
@@ -325,7 +325,7 @@ def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Ru
         folder=str(attempt.path),
         hosts=hosts_of(attempt) if begun is not None else (),
         iteration=step.iteration if step else None,
-        train_iters=wanted,
+        train_iters=train_iters,
         samples_per_s=step.samples_per_s if step else None,
         loss=step.loss if step else None,
         memory_used_mib=now.memory_used_mib,
@@ -338,7 +338,7 @@ def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Ru
 
 
 def hosts_of(attempt: Attempt) -> tuple[str, ...]:
-    """Return a run's nodes by rank; none where its folder does not say them."""
+    """Return a run's nodes by rank; none if its folder does not name them."""
     try:
         return tuple(attempt.hosts.values())
     except UnreadableError:

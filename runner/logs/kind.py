@@ -1,4 +1,4 @@
-"""What one kind of step lines says of itself: how it is read, whose it is, what ends a run."""
+"""Describe one kind of step lines: how to read it, which systems print it, what ends a run."""
 
 import re
 from abc import ABC, abstractmethod
@@ -10,8 +10,8 @@ from runner.logs.notes import Notes
 from runner.logs.overflow import Overflows
 from runner.terms.record import LossKind
 
-# What lines may say beside the iteration, and how it is called: the fields of a LoggedStep,
-# memory, and the sizes that `known.py` has.
+# What lines may contain beside the iteration, with a name for people: the fields of a LoggedStep,
+# memory, and the sizes in `known.py`.
 GIVES: Mapping[str, str] = {
     "step_time_ms": "step time",
     "samples_per_s": "samples/s",
@@ -35,22 +35,22 @@ GIVES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Sign:
-    """What tells something of a log: one of `texts` (lower case), or such a `line`."""
+    """A feature of a log: it has one of `texts` (lower case), or a line that `line` matches."""
 
     texts: tuple[bytes, ...]
     line: re.Pattern[bytes] | None = None
 
     def stands_in(self, small: bytes) -> bool:
-        """Return whether a part of a log, in small letters, has it."""
+        """Return whether a part of a log, in lower case, has the feature."""
         present = any(word in small for word in self.texts)
         return present or bool(self.line and self.line.search(small))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A system that a log may be of: where it has every sign of `by` and none of `without`.
+    """A system that may have printed a log: one with every sign of `by` and none of `without`.
 
-    `why` says so to people, behind what the lines are called.
+    `why` explains that to people, after the name of the lines.
     """
 
     system: str
@@ -67,18 +67,19 @@ class Kind(ABC):
     """One kind of step lines; an object reads whole lines of one log, block by block.
 
     `says` names the lines for people. `candidates` lists the systems that print them: the first
-    that fits is the log's. `mentions` do so for a log without any step. Of the regular expressions
-    `step` is the part of a line that shows that a step was logged, `error` begins a line by which
-    the trainer itself says why it ends, `success` is on one after which nothing is a failure;
+    that fits is the log's. `mentions` is the same for a log without any step. Of the regular
+    expressions `step` is the part of a line that shows that a step was logged, `error` begins a
+    line by which the trainer itself says why it ends, `success` is on one after which nothing is
+    a failure;
     `counter` has the number of an iteration as its one group, for Python's `re` on a node.
-    `own_rate` is False for lines that accompany a trainer's own and whose samples/s need not be
-    true; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
+    `own_rate` is False for lines printed beside a trainer's own lines, whose samples/s may be
+    wrong; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
     what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
     its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
-    `validates` what the figure of its evaluations is. `places_known`: its steps say where in the
-    text their lines stand.
+    `validates` what the figure of its evaluations is. `places_known`: its steps have the
+    position of their lines in the text.
     """
 
     name: str
@@ -115,7 +116,7 @@ class Kind(ABC):
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """What it looked for in vain, with the reason; lines of a known kind need none."""
+        """What its patterns did not find, with the reason; empty for built-in kinds."""
         return {}
 
     def forget(self) -> None:
@@ -128,5 +129,5 @@ class Kind(ABC):
         """Return the steps in whole lines of a log."""
 
 
-# What reads a log: the kinds to try by their names, best first; each makes a parser of one log.
+# The kinds to try on a log, by name, best first; each value makes a parser for one log.
 Readers = Mapping[str, Callable[[], Kind]]

@@ -1,4 +1,4 @@
-"""A cell on a cluster as what each node runs. Pure: the same input gives the same plan."""
+"""Plan what each node of a cluster runs for a cell. Pure: the same input gives the same plan."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from runner.terms.faults import TORCHRUN, FaultPlan
 from runner.terms.orders import Chain, Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
-# The variables by which a process sees some of a node's devices alone.
+# The variables that limit a process to some of a node's devices.
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_RT_VISIBLE_DEVICES"}
 
 
@@ -37,9 +37,9 @@ def make_run(
 ) -> Run:
     """Plan one run, with its repeat's seed.
 
-    `begun` is the attempt that it goes on from, with others, itself by default.
-    `dataset_sizes` (file name to bytes) is required of each node if known. `folder` is the
-    attempt's own, which nodes that come with a job share.
+    `begun` is the first attempt of the chain whose checkpoints it resumes; by default this one.
+    `dataset_sizes` (file name to bytes), if known, is checked on each node. `folder` is the
+    attempt's folder, which the nodes of a job share.
     """
     cell = seeded(cell, matrix.seeds, repeat)
     run_id = f"{campaign}/{cell.id}/r{repeat}a{attempt}"
@@ -82,7 +82,7 @@ def make_run(
 def _chain(
     cell: Cell, cluster: Cluster, repeat: int, chain_id: str, addresses: tuple[str, ...]
 ) -> Chain:
-    """Plan where a repeat's checkpoints lie, and which faults its nodes cause."""
+    """Plan where a repeat keeps its checkpoints, and which faults its nodes inject."""
     faults = cell.faults or FaultPlan()
     return Chain(
         folder=str(cluster.chain_folder(chain_id)),
@@ -102,7 +102,7 @@ def _node_run(
     dataset_sizes: Mapping[str, int],
     campaign: PurePosixPath | None,
 ) -> NodeRun:
-    """Plan one node's part: the system's command, in its image if the pin set is one."""
+    """Plan one node's part: the system's command, in a container if the pin set is an image."""
     rank = context.node_rank
     node = cluster.nodes[rank]
     command = with_nsys(load_system(cell.system).command(cell, context), cell, context)
@@ -143,7 +143,7 @@ def _context(
     addresses: tuple[str, ...],
     chain: Chain | None,
 ) -> NodeContext:
-    """Gather what a system needs to know of a node to write its command."""
+    """Collect what a system needs to know about a node to build its command."""
     root = cluster.nodes[rank].root
     home = system_home(root, cell.system, cell.pin) if cell.pin else run_dir
     image = image_of(cell.system, cell.pin)
@@ -182,10 +182,10 @@ def run_folders(
 
 
 def scratch_of(cell: Cell, cluster: Cluster, run_dir: PurePosixPath) -> str:
-    """Return the run's folder on a disk of each node's own, at one path; "" where it has none.
+    """Return the path of the run's scratch folder on each node's local disk; "" if it needs none.
 
-    A root of the node's own needs none, nor does a container that can be written to. What nodes
-    share is too slow for it, and they collide there.
+    A local root needs none, nor does a writable container. A shared file system is too slow for
+    scratch files, and the nodes' files would collide there.
     """
     if image_of(cell.system, cell.pin) and _engine(cluster).writable:
         return ""
@@ -199,7 +199,7 @@ def _engine(cluster: Cluster) -> ContainerEngine:
 
 
 def port_of(run_id: str, port_try: int = 0) -> int:
-    """Return a port of the run's own, the same on every node and in a dry run."""
+    """Return the run's port, derived from its id: the same on every node and in a dry run."""
     digest = hashlib.sha256(f"{run_id}#{port_try}".encode()).digest()
     return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
 
@@ -207,8 +207,9 @@ def port_of(run_id: str, port_try: int = 0) -> int:
 def _base_env(
     home: PurePosixPath, cell: Cell, cluster: Cluster, image: str, scratch: str
 ) -> dict[str, str]:
-    """Return what every process of a run has, whatever its system. An image has a PATH of its own,
-    and caches that go with its container where that can be written to.
+    """Return the variables of every process of a run, whatever its system.
+
+    An image has its own PATH; a writable container keeps its own caches.
     """
     path = f"{home}/env/bin:{BASE_PATH}" if cell.pin else BASE_PATH
     env = {} if image else {"PATH": path}
@@ -223,7 +224,7 @@ def _base_env(
 def _caches(home: PurePosixPath, scratch: str) -> dict[str, str]:
     """Return where compilers cache: in the run's scratch folder, or with the pin set on the node.
 
-    Their own choice is the home folder, where nodes that share it have raced and waited for locks.
+    By default they use the home folder, where nodes that share it raced and waited for locks.
     """
     above = scratch or f"{home}/cache"
     return {
@@ -235,10 +236,10 @@ def _caches(home: PurePosixPath, scratch: str) -> dict[str, str]:
 
 
 def _device_ids(cell: Cell, cluster: Cluster, env: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the devices that a node's processes get, whose samples are the run's.
+    """Return the devices that a node's processes use and whose samples count for the run.
 
-    Those that a variable names come first, if it does so by number: an inventory's may leave some
-    of a machine to others.
+    If CUDA_VISIBLE_DEVICES or the like lists numbers, these are taken: an inventory may leave
+    some devices of a machine to others.
     """
     visible = env.get(VISIBLE.get(cluster.device, ""), "").split(",")[: cell.devices_per_node]
     if len(visible) == cell.devices_per_node and all(

@@ -1,4 +1,4 @@
-"""What runs next in a campaign with `tune`: the search's policy on real runs, one at a time."""
+"""Decide what runs next in a campaign with `tune`: the search's policy, one real run at a time."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ from runner.tuner.readings import Readings, TuneReading, trials_of
 Repeat = tuple[Cell, int]
 MOST_REPEATS = 20  # of a cell: more than a search ever asks for
 COMPARED_RUNS = 2  # long runs of the winner, the default and the rule of thumb: an interval needs 2
-LOST_IN_A_ROW = 4  # runs that nodes could not carry out, before it stops: no candidate's fault
+LOST_IN_A_ROW = 4  # runs lost to node failures in a row, before the search stops
 WORDS: Mapping[str, str] = {
     "default": "the default, with which the winner is compared",
     "explore": "it may be faster",
     "lost_node": "again, since a node was lost",
-    "surprise": "again, since it was slower than its neighbours let expect",
+    "surprise": "again, since it was slower than similar candidates predicted",
     "contradiction": "again, since two of its runs differ",
     "memory": "to check the estimate of memory",
     "race": "long, for the final comparison",
@@ -39,7 +39,7 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Step:
-    """The next run, and what is expected of it: s per step; None where nobody knows."""
+    """The next run, and what is expected of it: s per step; None if unknown."""
 
     candidate: RaceCandidate
     length: Length
@@ -56,7 +56,7 @@ class SearchProgress:
     trials: Sequence[Trial]
     step: Step | None
     end: SearchEnd | None
-    stopped: str = ""  # why it stops before its end, which the same command goes on from
+    stopped: str = ""  # why it stops early; the same command resumes it
 
 
 @dataclass
@@ -82,16 +82,16 @@ class TuneSource:
 
     @cached_property
     def readings(self) -> Readings:
-        """What reads the runs."""
+        """The reader of the campaign's runs."""
         return Readings(self.candidates, self.device_mib)
 
     def begun(self, campaign: Campaign, matrix: Matrix, cells: Sequence[Cell]) -> list[Repeat]:
-        """List the repeats that are over; what was interrupted the search asks for again."""
-        there = ran(campaign.path)
+        """List the repeats that are finished; the search asks again for interrupted ones."""
+        cell_ids = ran(campaign.path)
         finished = []
         for cell in cells:
             for number in sorted(
-                repeats_that_ran(campaign.path, cell.id) if cell.id in there else ()
+                repeats_that_ran(campaign.path, cell.id) if cell.id in cell_ids else ()
             ):
                 attempts = campaign.attempts(cell.id, number)
                 if attempts and is_finished(attempts[-1].outcome):
@@ -115,7 +115,7 @@ class TuneSource:
         return [(cell, number)]
 
     def look(self, campaign: Campaign, cells: Sequence[Cell]) -> SearchProgress:
-        """Read the campaign and ask the policy."""
+        """Read the campaign and let the policy choose the next run."""
         readings = self.readings.of(campaign, cells)
         trials = trials_of(readings, self.candidates, self.per_hour)
         if stopped := self._lost(readings):
@@ -146,7 +146,7 @@ class TuneSource:
         return f"next: {step.candidate.name} ({WORDS[step.why]}{expected})"
 
     def wanted(self, todo: Sequence[Repeat], cells: Sequence[Cell]) -> tuple[Wanted, list[Cell]]:
-        """Hold nodes for as many runs as are probably left; the nodes are ready for all cells."""
+        """Return the runs that are probably left, to hold nodes for, and all cells to prepare."""
         trials = self.found.trials if self.found else []
         runs_left = len(self.search.rehearse(trials)) + 2 * COMPARED_RUNS
         largest = sorted(cells, key=lambda cell: -cell.nodes)
@@ -160,7 +160,7 @@ class TuneSource:
 
 
 def _next_repeat(campaign: Campaign, cell: Cell) -> int:
-    """Return the repeat to run: the last one again where it did not come to its end."""
+    """Return the repeat to run: the last one again if it did not finish."""
     numbers = repeats_that_ran(campaign.path, cell.id)
     if not numbers:
         return 1
@@ -209,7 +209,7 @@ def compared(candidates: Candidates, winner: str | None) -> list[RaceCandidate]:
 
 
 def _out(candidate: str, trials: Sequence[Trial]) -> bool:
-    """Whether its runs end otherwise than well, so that it is compared no further."""
+    """Whether a candidate is out of the comparison: its runs failed, or were lost too often."""
     own_trials = [trial for trial in trials if trial.candidate == candidate]
     lost = sum(trial.ending == "lost_node" for trial in own_trials)
     return lost >= LOST_IN_A_ROW or any(

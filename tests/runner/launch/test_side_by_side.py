@@ -142,7 +142,7 @@ def test_one_that_raises_loses_none_of_the_others(tmp_path: Path, shown: io.Stri
         go(queue, tmp_path, shown)
     assert queue.order == ALL[:3]
     assert len(outcomes(tmp_path)) == 2
-    assert "the folder is full; what runs is followed to its end" in shown.getvalue()
+    assert "the folder is full; running cells are followed to their end" in shown.getvalue()
     queue.raises, queue.hold = {}, lambda _: False
     assert go(queue, tmp_path, shown).exit_code == 0
     assert (queue.followed, queue.order) == ([ALL[1]], ALL)
