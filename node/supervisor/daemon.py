@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     Asked = Callable[[], Optional[dict[str, Any]]]  # why the run must end; None: go on
 
 PR_SET_CHILD_SUBREAPER = 36
-RENEWED_S = 4.0  # a living bench renews its lease more often than this
+RENEWED_S = 4.0  # the lease of a dead bench is no longer renewed after this time
 LOG_LOOK_S = 1.0  # between two looks at how large the log is
 SAMPLER_S = 2.0  # a sampler may take this long for its last sample; one in state D never ends
 STALLED = Cause.STALLED  # the stop reason that asks for stacks first

@@ -86,7 +86,8 @@ class Rounds:
     def finish(self, begun: Begun) -> None:
         """Launch a run, and retry it while it fails, at most `retry` times.
 
-        A failed run that an earlier bench started gets one new attempt that is not a retry.
+        A run that an earlier bench started and that was cut short, for example by Ctrl-C, gets one
+        new attempt that does not count as a retry.
         """
         asked, interrupts = begun.asked, self.launcher.interrupts
         try:
