@@ -32,7 +32,11 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(capsys.readouterr().out.split())
     for word in (
         *("--only {env,devices,network}", "--format {table,json}", "--from FOLDER", "--runs"),
-        *("exit codes: 0 healthy; 1", "2 something could not be checked", "all-reduce bus bandwidth"),
+        *(
+            "exit codes: 0 healthy; 1",
+            "2 something could not be checked",
+            "all-reduce bus bandwidth",
+        ),
     ):
         assert word in shown
 
