@@ -9,6 +9,7 @@ or a table is known by what it calls memory, with a `[%]` or `(%)` on its line.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 from runner.logs.decoding import line_end, line_start
@@ -49,7 +50,9 @@ class Devices:
                 begin, end = text.rfind(b"\n", end, at) + 1 or end, line_end(text, at)
                 self._learn(text[begin : min(end, begin + LONGEST_HEADER)])
         if self._headers:
-            self._rows(text)
+            used_mib, busy_percent = _highest(text, tuple(map(tuple, self._headers)))
+            if used_mib is not None:
+                self.see(used_mib, busy_percent)
         if self._npu:
             for used, busy in npu_readings(text):
                 self.see(used, busy)
@@ -66,41 +69,57 @@ class Devices:
             if new_header and columns not in self._headers:
                 self._headers.append(columns)
 
-    def _rows(self, text: bytes) -> None:
-        at, end = text.find(b" MiB"), 0
-        while at >= 0:
-            begin, end = line_start(text, at, end), line_end(text, at)
-            if end < len(text):
-                self._row(text[begin:end])
-            at = text.find(b" MiB", end)
-
-    def _row(self, line: bytes) -> None:
-        width = line.count(b",") + 1
-        for columns in self._headers:
-            if len(columns) != width:
-                continue
-            values = [value.strip() for value in line.split(b",")]
-            readings: dict[bytes, float] = {}
-            for column, value in zip(columns, values, strict=True):
-                unit = column.rpartition(b"[")[2].rstrip(b"]")
-                if unit not in _VALUE:
-                    continue
-                # The first column may follow a launcher's prefix.
-                pattern = (_LAST if column is columns[0] else _VALUE)[unit]
-                match = pattern.fullmatch(value)
-                reading = quantity(match[1]) if match else None
-                if reading is None:
-                    break
-                readings[column] = reading
-            else:
-                self.see(readings[b"memory.used [MiB]"], readings.get(b"utilization.gpu [%]"))
-                return
-
     def see(self, used_mib: float, busy_percent: float | None) -> None:
         """Note one reading of one device."""
         self.memory_used_mib = max(self.memory_used_mib or 0.0, used_mib)
         if busy_percent is not None:
             self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
+
+
+@lru_cache(maxsize=2)  # each kind of log line looks at the same text
+def _highest(
+    text: bytes, headers: tuple[tuple[bytes, ...], ...]
+) -> tuple[float | None, float | None]:
+    """Return the most memory in use (MiB) and the busiest reading (percent) of a text's rows."""
+    readings = list(_readings(text, headers))
+    busy = [percent for _, percent in readings if percent is not None]
+    return max((used for used, _ in readings), default=None), max(busy, default=None)
+
+
+def _readings(
+    text: bytes, headers: tuple[tuple[bytes, ...], ...]
+) -> Iterator[tuple[float, float | None]]:
+    at, end = text.find(b" MiB"), 0
+    while at >= 0:
+        begin, end = line_start(text, at, end), line_end(text, at)
+        if end < len(text) and (reading := _reading(text[begin:end], headers)):
+            yield reading
+        at = text.find(b" MiB", end)
+
+
+def _reading(
+    line: bytes, headers: tuple[tuple[bytes, ...], ...]
+) -> tuple[float, float | None] | None:
+    width = line.count(b",") + 1
+    for columns in headers:
+        if len(columns) != width:
+            continue
+        values = [value.strip() for value in line.split(b",")]
+        readings: dict[bytes, float] = {}
+        for column, value in zip(columns, values, strict=True):
+            unit = column.rpartition(b"[")[2].rstrip(b"]")
+            if unit not in _VALUE:
+                continue
+            # The first column may follow a launcher's prefix.
+            pattern = (_LAST if column is columns[0] else _VALUE)[unit]
+            match = pattern.fullmatch(value)
+            reading = quantity(match[1]) if match else None
+            if reading is None:
+                break
+            readings[column] = reading
+        else:
+            return readings[b"memory.used [MiB]"], readings.get(b"utilization.gpu [%]")
+    return None
 
 
 def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
