@@ -408,5 +408,5 @@ def test_odd_values_and_names_are_printable_sentences_without_what_a_mapping_hol
 
 def test_a_count_that_is_no_whole_number_is_refused_in_one_sentence() -> None:
     """Ansible takes 1e999 for one."""
-    (fault,) = inventory_check.engine_faults({"cluster_devices_per_node": "1e999"}, True)
+    (fault,) = check.engine_faults({"cluster_devices_per_node": "1e999"}, True)
     assert fault == "cluster_devices_per_node is '1e999'; it must be a whole number"
