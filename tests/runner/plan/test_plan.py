@@ -233,7 +233,11 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
             ["data_parallel 2", "global_batch_size 16", "multiple of 6, or lower devices_per_node"],
         ),
         ({"micro_batch_size": 3, "devices_per_node": 1}, small_cluster(), ["a multiple of 3$"]),
-        ({"train_iters": 0 + 1}, small_cluster(), ["train_iters 1", "must be at least 3"]),
+        (
+            {"train_iters": 0 + 1},
+            small_cluster(),
+            ["train_iters 1", "set train_iters to at least 3"],
+        ),
         ({"num_attention_heads": 3}, small_cluster(), ["does not divide hidden_size 128"]),
         ({"precision": "fp16"}, small_cluster(), ["fp16 needs a GPU"]),
         ({"split": "1,2"}, small_cluster(), ["split is '1,2'", "900,50,50"]),
