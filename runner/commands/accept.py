@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.streams import complain, say, say_json
+from runner.base.suggest import nearest
+from runner.base.text import listing
 from runner.terms.printed_answers import AcceptPlanAnswer
 
 if TYPE_CHECKING:
@@ -135,7 +137,13 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.inventory.inventory import load_inventory
 
     cluster = load_inventory(chosen.inventory)
-    node = cluster.nodes[0].host if chosen.node == "-" else chosen.node
+    hosts = [node.host for node in cluster.nodes]
+    node = hosts[0] if chosen.node == "-" else chosen.node
+    if node and node not in hosts:
+        raise UserError(
+            f"--node {node}: the inventory {cluster.name} has no such node{nearest(node, hosts)};"
+            f" nodes are {listing(hosts)}"
+        )
     options = _options(chosen, node)
     marks = load_marks(chosen.marks) if chosen.marks else {}
     if options.matrix:

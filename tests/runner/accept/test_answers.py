@@ -169,6 +169,7 @@ def test_the_plan_asks_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ["--leave-out", "memroy"],
         ["--storage-gib", "nan"],
         ["--marks", "no-such.yaml"],
+        ["--node", "n9"],
         ["--matrix", "no-such.yaml"],
         ["--stage", "training", "--node", "localhost"],  # nothing would be tested
         ["--stage", "alike", "--soak", "1h"],
