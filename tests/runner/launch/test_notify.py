@@ -65,6 +65,7 @@ def test_that_it_fails_is_a_line(
 
 def test_a_command_is_split_and_looked_for_before_anything_runs() -> None:
     assert _argv("sh -c 'exit 1' $(id)") == ["sh", "-c", "exit 1", "$(id)"]
-    for words, why in (("'open", "close its quotes"), ("", "no program"), ("no-such-x", "PATH")):
+    refused = {"'open": "close its quotes", "": "not begin with a program", "no-such-x": "PATH"}
+    for words, why in refused.items():
         with pytest.raises(argparse.ArgumentTypeError, match=why):
             _argv(words)
