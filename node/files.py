@@ -10,6 +10,7 @@ import stat
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll of a run
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import IO, Any
 
 
@@ -93,15 +94,22 @@ def write_bytes(
 
     `survives_power_loss`: it is to survive a node that loses its power right afterwards.
     """
+    with new_file(path, mode) as stream:
+        stream.write(content)
+        if survives_power_loss:
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def new_file(path: str, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Give a file to write, which takes the place of `path` once it is whole; else it goes."""
     fresh = "%s.new%d" % (path, os.getpid())
     with contextlib.suppress(FileNotFoundError):
         os.unlink(fresh)  # of a process that was killed, or a link
     try:
         with os.fdopen(os.open(fresh, NEW, mode), "wb") as stream:
-            stream.write(content)
-            if survives_power_loss:
-                stream.flush()
-                os.fsync(stream.fileno())
+            yield stream
         os.replace(fresh, path)
     except BaseException:
         os.unlink(fresh)

@@ -1,6 +1,6 @@
 """The one exception that a user sees: one sentence that says what is wrong and names the cure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 MOST_FAULTS = 12  # that are told at once
@@ -44,6 +44,13 @@ class Faults:
             self._sentences |= dict.fromkeys(error.sentences)
             if len(self._sentences) > MOST_FAULTS:
                 self.check()
+
+    def run_all(self, *checks: Callable[[], object]) -> None:
+        """Run each check, also behind one that fails, and raise what they found as `check` does."""
+        for check in checks:
+            with self.gathered():
+                check()
+        self.check()
 
     def check(self) -> None:
         """Raise SeveralFaultsError, or UserError of one; nothing where there was no fault."""

@@ -1,6 +1,6 @@
 """Refuse a cell that cannot run, before anything is touched. Pure: a cell and a cluster in."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import prod
 
 from runner.base.errors import Faults, UserError
@@ -35,8 +35,7 @@ def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | Non
 
 def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """Run the checks that hold for every system, and the system's own; all faults are told."""
-    faults = Faults()
-    checks: tuple[Callable[[], None], ...] = (
+    Faults().run_all(
         lambda: _check_placement(cell, cluster),
         lambda: _check_starter(cell, cluster),
         lambda: _check_machines(cell, cluster),
@@ -46,10 +45,6 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
         lambda: check_profile(cell, cluster),
         lambda: check_faults(cell, cluster),
     )
-    for check in checks:
-        with faults.gathered():
-            check()
-    faults.check()
     load_system(cell.system).check(cell, cluster)
 
 

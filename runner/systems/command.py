@@ -130,26 +130,19 @@ def _argv(
 
 def check(cell: Cell, cluster: Cluster) -> None:
     """Refuse what could not start, or could not be read afterwards; all faults are told."""
-    faults = Faults()
-    for check in (
+    Faults().run_all(
         lambda: checks.check_argv(cell),
         lambda: checks.check_folder(cell),
         lambda: checks.check_python(cell, cluster),
         lambda: checks.check_names(cell),
         lambda: readers(cell.parameters),
-    ):
-        with faults.gathered():
-            check()
-    faults.check()
-    for check in (
+    )
+    Faults().run_all(
         lambda: checks.check_words(cell),
         lambda: checks.check_launcher(cell, cluster),
         lambda: samples(cell),
         lambda: model(cell.parameters),
-    ):
-        with faults.gathered():
-            check()
-    faults.check()
+    )
 
 
 def readers(parameters: Mapping[str, Any]) -> Any:

@@ -192,13 +192,18 @@ def test_a_holder_that_goes_midway_is_replaced_by_another(
     assert nodes.whole("n4")
 
 
+def one_that_gives(nodes: Nodes, spec: Any) -> tuple[serving.Hub, Any]:
+    """n1 with the dataset, and its server, which listens."""
+    shelf = Shelf(str(nodes.roots["n1"].parent))
+    shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
+    hub = serving.Hub(spec, shelf)
+    return hub, serving.listen(nodes.addresses["n1"], nodes.port, hub)
+
+
 def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 2, tokens=1000)
     spec = nodes.spec("n1", ["n2"])
-    shelf = Shelf(str(tmp_path))
-    shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
-    hub = serving.Hub(spec, shelf)
-    server = serving.listen(nodes.addresses["n1"], nodes.port, hub)
+    hub, server = one_that_gives(nodes, spec)
 
     def ask(path: str, token: str, span: str = "bytes=0-99") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(nodes.addresses["n1"], nodes.port, timeout=5)
@@ -224,10 +229,7 @@ def test_who_lacks_the_token_gets_nothing(tmp_path: Path) -> None:
 def test_one_that_asks_without_end_is_sent_no_more_than_all_can_need(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 2, tokens=1000)
     spec = nodes.spec("n1", ["n2"])
-    shelf = Shelf(str(tmp_path))
-    shelf.add_dataset(str(nodes.roots["n1"] / "d"), Sha256(nodes.identity))
-    hub = serving.Hub(spec, shelf)
-    server = serving.listen(nodes.addresses["n1"], nodes.port, hub)
+    hub, server = one_that_gives(nodes, spec)
     headers = {"X-Trainbench-Token": spec["token"], "X-Trainbench-Node": "n2"}
     statuses = []
     for _ in range(1000):
