@@ -6,8 +6,9 @@ A campaign is written to a temporary folder and removed afterwards: four repeats
 rank. Rank 0 logs every step, the others 64 KB of what ranks print besides (warnings, NCCL lines);
 every twentieth run failed on its last rank. Compared, in one run because machines are noisy:
 
-    collect     `python -m runner collect --format json`, the whole command: start, logs,
-                diagnosis of the failed runs, statistics, table
+    table       `python -m runner collect`, the whole command: start, logs, diagnosis of the
+                failed runs, statistics, table
+    json        the same with --format json, which has each run's curves and commands, too
     naive       open each run's outcome.json and each log, loop over its lines, split those that
                 hold `step=`: what a script of one's own would do; no statistics
     cat         `cat` of the same files
@@ -70,21 +71,26 @@ def make(folder: Path, runs: int, ranks: int, steps: int, log_kb: int) -> Path:
     return write(folder, matrix, small_cluster(ranks, 1), story).path
 
 
-def by_collect(campaign: Path) -> int:
-    """The whole command; counts steps measured."""
-    table = json.loads(_collect(campaign).stdout)
+def by_table(campaign: Path) -> int:
+    """The whole command; counts the lines of the table."""
+    return len(_collect(campaign, "table").stdout.splitlines())
+
+
+def by_json(campaign: Path) -> int:
+    """The whole command with all that it read; counts steps measured."""
+    table = json.loads(_collect(campaign, "json").stdout)
     return sum(row["steps_measured"] or 0 for row in table["rows"])
 
 
-def _collect(campaign: Path) -> subprocess.CompletedProcess[str]:
-    arguments = ["collect", "--runs", str(campaign.parent), "--format", "json"]
+def _collect(campaign: Path, format: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["collect", "--runs", str(campaign.parent), "--format", format]
     line = [sys.executable, "-c", PEAK, *arguments]
     return subprocess.run(line, capture_output=True, text=True, check=True, cwd=PROJECT)
 
 
-def peak_mib(campaign: Path) -> float:
+def peak_mib(campaign: Path, format: str) -> float:
     """The command's largest resident size (Linux)."""
-    return int(_collect(campaign).stderr.split()[-1]) / 1024
+    return int(_collect(campaign, format).stderr.split()[-1]) / 1024
 
 
 def by_naive(campaign: Path) -> int:
@@ -116,7 +122,8 @@ def by_cat(campaign: Path) -> int:
 
 
 READERS: dict[str, Callable[[Path], int]] = {
-    "collect": by_collect,
+    "table": by_table,
+    "json": by_json,
     "naive": by_naive,
     "cat": by_cat,
 }
@@ -143,7 +150,7 @@ def main() -> int:
                 began = time.perf_counter()
                 counts[reader] = read(campaign)
                 best[reader] = min(best[reader], time.perf_counter() - began)
-        peak = peak_mib(campaign)
+        peaks = {format: peak_mib(campaign, format) for format in ("table", "json")}
         files = sum(path.is_file() for path in campaign.rglob("*"))
     rows = [
         [reader, f"{best[reader]:.1f}", f"{best[reader] / best['naive']:.2f}", counts[reader]]
@@ -152,7 +159,7 @@ def main() -> int:
     size = counts["cat"] / 1e6
     print(f"{chosen.runs} runs x {chosen.ranks} ranks: {files} files, {size:.0f} MB")
     print(tabulate(rows, headers=("reader", "s", "times naive", "counted"), disable_numparse=True))
-    print(f"peak memory of collect: {peak:.0f} MiB")
+    print(", ".join(f"{name}: at most {peak:.0f} MiB" for name, peak in peaks.items()))
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     return 0
 

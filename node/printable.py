@@ -15,6 +15,8 @@ def escapes_removed(text: str) -> str:
 
 def uncontrolled(text: str) -> str:
     """Leave escapes out of text, and put a space for each character that is not printable."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else " " for c in escapes_removed(text))
 
 

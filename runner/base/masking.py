@@ -8,6 +8,7 @@ variable or an argument of such a name. Masked is what is shown or sent, never w
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from node.printable import escapes_removed
 MASKED = "redacted"  # in place of a secret
 SHORTEST = 6  # letters of a value that is looked for elsewhere: a shorter one is any word
 LONGEST_LINE = 1 << 16  # bytes that are held back where a log has no line ends
+SHORT_TEXT = 1 << 9  # letters of a text whose secrets are kept: a word of a command
 MARGIN = 1 << 12  # of them, in which a name and its value are together
 
 # Names whose values are secrets; not TOKENIZERS_PARALLELISM, tokens, token_id, eos_token.
@@ -84,13 +86,12 @@ def secrets_in(argv: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     follows = False  # an option's value
     for index, word in enumerate(argv):
         name, equals, value = word.partition("=")
-        spaced = any(map(str.isspace, name))
-        option = word.startswith("-") and not equals and not spaced
+        secret = is_secret(name) and not any(map(str.isspace, name))
         if follows and not word.startswith("-"):
             yield index, "", word
-        elif value and not spaced and is_secret(name):
+        elif value and secret:
             yield index, f"{name}=", value
-        follows = option and is_secret(word)
+        follows = secret and not equals and word.startswith("-")
 
 
 class Commands(Protocol):
@@ -149,12 +150,18 @@ class Masks:
             if all(isinstance(item, str) for item in content):
                 for _, _, value in secrets_in(content):
                     self.add(value)
-            for item in content:
-                self.learn(item)
+                for item in content:
+                    self._learn_text(item)
+            else:
+                for item in content:
+                    self.learn(item)
         elif isinstance(content, str):
-            for _, begin, end in _named_secrets(content):
-                if _is_random(content[begin:end]):
-                    self.add(content[begin:end])
+            self._learn_text(content)
+
+    def _learn_text(self, text: str) -> None:
+        for _, begin, end in _fixed_spans(text)[0]:
+            if _is_random(text[begin:end]):
+                self.add(text[begin:end])
 
     def learn_run(self, run: Commands) -> None:
         """Add the secrets of what a node of a run starts."""
@@ -209,10 +216,8 @@ class Masks:
         )
 
     def _spans(self, text: str) -> list[_Span]:
-        spans = list(_named_secrets(text))
-        for mark, form in _FORMS.items():
-            if mark in text:
-                spans += [(m.start(), *m.span(form.groups)) for m in form.finditer(text)]
+        by_name, by_form = _fixed_spans(text)
+        spans = [*by_name, *by_form]
         for value in self._values:
             spans += [(at, at, at + len(value)) for at in _places(text, value)]
         return sorted(spans, key=lambda span: span[1])
@@ -245,6 +250,26 @@ def _places(text: str, value: str) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(value, at + len(value))
+
+
+def _fixed_spans(text: str) -> tuple[Sequence[_Span], Sequence[_Span]]:
+    """Return the secrets of a text by their names, and by their form; the same words of commands are
+    in each run of a campaign.
+    """
+    return _known_spans(text) if len(text) <= SHORT_TEXT else _spans_in(text)
+
+
+def _spans_in(text: str) -> tuple[Sequence[_Span], Sequence[_Span]]:
+    by_form = [
+        (match.start(), *match.span(form.groups))
+        for mark, form in _FORMS.items()
+        if mark in text
+        for match in form.finditer(text)
+    ]
+    return tuple(_named_secrets(text)), tuple(by_form)
+
+
+_known_spans = lru_cache(maxsize=1 << 14)(_spans_in)
 
 
 def _named_secrets(text: str) -> Iterator[_Span]:

@@ -182,6 +182,7 @@ def print_campaign(
             baseline=baseline,
             shape=shape,
             evidence=format in ("html", "json"),
+            tails=format == "html",
             logs_mib=most_mib if format == "html" else 0,
             prices=paid,
         )

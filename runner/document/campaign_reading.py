@@ -25,6 +25,7 @@ def read_campaign(
     baseline: str | None = None,
     shape: str | None = None,
     evidence: bool = False,
+    tails: bool = True,
     logs_mib: float = 0.0,
     prices: Prices | None = None,
 ) -> CampaignDocument:
@@ -33,7 +34,8 @@ def read_campaign(
     `reader_path` is the folder in which readers find the campaign, where that is another than
     the one read here; `copy_of` the campaign of which this one is a copy, which bench may run now.
     `baseline` (AXIS=VALUE) and `shape` go before the matrix's own. With `evidence` each run has its
-    commands and the end of its logs; whole logs are packed up to `logs_mib` MiB of gzip together.
+    commands and, with `tails`, the end of its logs; whole logs are packed up to `logs_mib` MiB of
+    gzip together.
     `prices` give cells their cost.
 
     Raises UserError where the folder holds no campaign, or for an unknown baseline or shape.
@@ -41,7 +43,7 @@ def read_campaign(
     records = records_of(campaign, relative_to, reader_path=reader_path, of=copy_of)
     layout, published = layout_of(campaign, shape)
     runs = (
-        evidence_of_records(campaign, records, relative_to, reader_path=reader_path)
+        evidence_of_records(campaign, records, relative_to, reader_path=reader_path, tails=tails)
         if evidence
         else {}
     )

@@ -37,10 +37,12 @@ def evidence_of_records(
     relative_to: Path,
     *,
     reader_path: Path | None = None,
+    tails: bool = True,
 ) -> dict[tuple[str, int], Evidence]:
     """Read the evidence of each run that the records are of: (cell's id, repeat) to it.
 
-    Paths are made as `records_of` makes those of logs. A run that is pending has none.
+    Paths are made as `records_of` makes those of logs. A run that is pending has none. The last
+    lines of logs are read with `tails` only.
     """
     evidence = {}
     for record in records:
@@ -49,11 +51,11 @@ def evidence_of_records(
             inside = path.relative_to(campaign.path)
             home = os.path.relpath((reader_path or campaign.path) / inside, relative_to)
             attempt = Attempt(path, record.cell_id, record.repeat, record.attempt)
-            evidence[record.cell_id, record.repeat] = evidence_of(attempt, home)
+            evidence[record.cell_id, record.repeat] = evidence_of(attempt, home, tails=tails)
     return evidence
 
 
-def evidence_of(attempt: Attempt, reader_path: str = "") -> Evidence:
+def evidence_of(attempt: Attempt, reader_path: str = "", *, tails: bool = True) -> Evidence:
     """Read one run's; `reader_path` is where its readers find its folder. Never fails: for what
     cannot be read there is the reason.
     """
@@ -69,7 +71,7 @@ def evidence_of(attempt: Attempt, reader_path: str = "") -> Evidence:
         attempt=attempt.number,
         folder=attempt.path,
         shown=reader_path,
-        nodes=tuple(_node(attempt, run, node, hosts[node.node_rank]) for node in run.nodes),
+        nodes=tuple(_node(attempt, run, node, hosts[node.node_rank], tails) for node in run.nodes),
         secrets=run.secrets,
         script=next((name for name in BY_HAND if (attempt.path / name).is_file()), ""),
         missing=IMPORTED if run.imported else "",
@@ -82,7 +84,7 @@ def _nothing(attempt: Attempt, reader_path: str, why: str) -> Evidence:
     )
 
 
-def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
+def _node(attempt: Attempt, run: Run, node: NodeRun, host: str, tails: bool) -> NodeEvidence:
     rank, note = node.node_rank, ""
     started_node: NodeRun | Started = node
     try:
@@ -93,7 +95,7 @@ def _node(attempt: Attempt, run: Run, node: NodeRun, host: str) -> NodeEvidence:
     for source in (node, started_node):
         masks.learn_run(source)
     masks.learn(list(node.step))
-    log = _log(attempt, rank, masks)
+    log = _log(attempt, rank, masks, tails)
     if run.imported:
         return NodeEvidence(rank, host, log, note=IMPORTED)
     started = started_node.processes or ((started_node.argv,) if started_node.argv else ())
@@ -118,15 +120,17 @@ def _traces(attempt: Attempt, rank: int) -> tuple[str, ...]:
     return tuple(attempt.inside(path) for path in paths if path.is_file())
 
 
-def _log(attempt: Attempt, rank: int, masks: Masks) -> NodeLog:
+def _log(attempt: Attempt, rank: int, masks: Masks, tails: bool) -> NodeLog:
     path = attempt.log(rank)
     inside = attempt.inside(path)
     try:
-        size, end = path.stat().st_size, tail(path, TAIL_BYTES)
+        size, end = path.stat().st_size, tail(path, TAIL_BYTES) if tails else b""
     except FileNotFoundError:
         return NodeLog(inside, missing="no log came home")
     except OSError as error:
         return NodeLog(inside, missing=f"it cannot be read: {error.strerror or error}")
+    if not tails:
+        return NodeLog(inside, size, secrets=masks.values)
     if size > len(end) and b"\n" not in end:  # it may begin within a secret
         end = end[MARGIN:]
     return NodeLog(inside, size, last_lines(end, masks), secrets=masks.values)

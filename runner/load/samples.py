@@ -8,7 +8,7 @@ nothing changes.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -71,7 +71,7 @@ def with_fetched(
     of_run = {node.parent.parent / names.PACKED: None for node in nodes.values()}
     about = {
         "counted": [
-            tuple(map(str, asdict(interval).values())) for interval in counted_intervals(record)
+            tuple(map(str, vars(interval).values())) for interval in counted_intervals(record)
         ],
         "of": [record.global_batch_size, record.hosts, record.device_kind, record.system],
         "parameters": record.parameters,
