@@ -253,8 +253,8 @@ def _places(text: str, value: str) -> Iterator[int]:
 
 
 def _fixed_spans(text: str) -> tuple[Sequence[_Span], Sequence[_Span]]:
-    """Return the secrets of a text by their names, and by their form; the same words of commands are
-    in each run of a campaign.
+    """Return the secrets of a text by their names, and by their form: kept for short ones, since
+    runs of a campaign have the same words in their commands.
     """
     return _known_spans(text) if len(text) <= SHORT_TEXT else _spans_in(text)
 
