@@ -218,8 +218,9 @@ def engine_faults(values: Mapping[str, Any], local: bool) -> list[str]:
     device, devices = values.get("cluster_device", "cpu"), values.get("cluster_devices_per_node", 1)
     try:
         engine = read_engine(values, "the inventory", str(device), int(devices))
-    except ValueError:  # such as 1e999, which Ansible takes for a whole number
-        return [f"cluster_devices_per_node is {devices!r:.40}; it must be a whole number"]
+    except (TypeError, ValueError):  # null, or 1e999, which Ansible takes for a whole number
+        value = "empty" if devices is None else f"{devices!r:.40}"
+        return [f"cluster_devices_per_node is {value}; it must be a whole number"]
     except UserError as error:
         return [str(error)]
     if not engine.in_jobs:

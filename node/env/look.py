@@ -67,7 +67,7 @@ def look_at_existing(env: Environment) -> Spec:
     if lacking:
         raise EnvError(
             f"{python} lacks {', '.join(lacking)}; install them there, or leave the existing "
-            "Python empty for an environment of our own"
+            "Python empty for an environment that setup makes"
         )
     prefix = env.facts["prefix"]
     linked = os.path.islink(env.path) and os.path.realpath(env.path) == os.path.realpath(prefix)

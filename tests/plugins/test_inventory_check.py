@@ -406,7 +406,10 @@ def test_odd_values_and_names_are_printable_sentences_without_what_a_mapping_hol
     assert "hf_0123456789" not in " ".join(words)
 
 
-def test_a_count_that_is_no_whole_number_is_refused_in_one_sentence() -> None:
-    """Ansible takes 1e999 for one."""
-    (fault,) = check.engine_faults({"cluster_devices_per_node": "1e999"}, True)
-    assert fault == "cluster_devices_per_node is '1e999'; it must be a whole number"
+@pytest.mark.parametrize(("value", "text"), [("1e999", "'1e999'"), (None, "empty")])
+def test_a_count_that_is_no_whole_number_is_refused_in_one_sentence(
+    value: object, text: str
+) -> None:
+    """Ansible takes 1e999 for one, and null for a variable that is not set."""
+    (fault,) = check.engine_faults({"cluster_devices_per_node": value}, True)
+    assert fault == f"cluster_devices_per_node is {text}; it must be a whole number"
