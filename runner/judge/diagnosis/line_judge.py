@@ -8,6 +8,7 @@ from runner.judge.diagnosis.line_rules import (
     ASIDE,
     BARE,
     CALL_STACK,
+    CANDIDATE,
     CAUSE,
     ERROR_FILE,
     EXCEPTION,
@@ -47,6 +48,9 @@ class LineJudge:
             self.open.pop(stream, None)
             self.message = header + b" " + text
             return meaning(self.message) or "error"
+        if self._is_frame(stream, text):
+            self.open[stream] = self.place, text.strip()
+            return None
         for prefix in self._prefixes:
             if match := prefix.match(text):
                 text = text[match.end() :]
@@ -94,6 +98,16 @@ class LineJudge:
         if BARE.match(text) and (self._traced or meaning(text)):
             return _exception(text)
         return None
+
+    def _is_frame(self, stream: bytes, text: bytes) -> bool:
+        """Return whether a line is of a traceback's frames, and says nothing else."""
+        return (
+            text.startswith(b" ")
+            and stream in self.open
+            and not self._prefixes
+            and not self._indents.get(stream)
+            and not CANDIDATE.search(text)
+        )
 
     def cut_off(self) -> dict[bytes, tuple[int, bytes]]:
         """Return the tracebacks whose exception did not come, of those that may have ended
