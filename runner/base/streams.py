@@ -57,7 +57,18 @@ def forgive() -> None:
 
 
 def guard() -> None:
-    """Have Python's own tracebacks pass the door, too: an error's words may be a log's."""
+    """Have Python's own tracebacks pass the door, too: an error's words may be a log's. A standard
+    stream that the caller closed (`>&-`) leads nowhere; else the next file would have its number.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            os.set_inheritable(number, True)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115, stays open
+            setattr(sys, name, stream)
 
     def show(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
         text = "".join(traceback.format_exception(kind, error, at))

@@ -1,6 +1,7 @@
 """`python -m runner parse LOG...`: one trainer's logs, from anywhere, to one result."""
 
 import argparse
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
+from runner.base.log_file import open_log
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, terminal_width
 from runner.commands.log_options import add_log_options, check_log_options, patterns_of
@@ -142,7 +144,7 @@ def _collective_tests(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
     tests = []
     for path in paths:
-        with path.open(encoding="utf-8", errors="replace") as stream:
+        with io.TextIOWrapper(open_log(path), encoding="utf-8", errors="replace") as stream:
             lines = iter(lambda: stream.readline(LONGEST_LINE), "")
             tests += collective_tests(lines)
     return tests

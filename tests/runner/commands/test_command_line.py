@@ -1,10 +1,16 @@
 """The command line as a whole: what a command does not know."""
 
 import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from runner.__main__ import main
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("unknown", ["--nope", "nodes=1"])
@@ -24,3 +30,31 @@ def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["collect", "--nope", "--format", "json"])
     assert "unknown argument --nope" in json.loads(capsys.readouterr().out)["error"][0]
+
+
+def _close(numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        os.close(number)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (1, 2)])
+def test_a_standard_stream_that_the_caller_closed_leads_nowhere(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The shell's `>&-`: no file that is opened later gets its number, and nothing fails."""
+    page = tmp_path / "page.html"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "runner", "collect", "--format", "html"),
+            *("--runs", str(tmp_path), "--output", str(page)),
+        ],
+        cwd=ROOT,
+        preexec_fn=partial(_close, closed),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2  # there is no campaign
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not page.exists()
+    assert ("error: " in done.stderr) is (2 not in closed)
