@@ -18,7 +18,7 @@ from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.paths import not_installed
 from runner.base.questions import ask_nobody
-from runner.base.streams import complain, forgive, guard, nobody_reads, say_json
+from runner.base.streams import complain, forgive, guard, nobody_reads, open_closed, say_json
 from runner.commands import (
     about,
     accept,
@@ -203,6 +203,7 @@ def _sentence(text: str) -> str:
 
 def command() -> int:
     """Run the command of this process's command line; the exit code."""
+    open_closed()
     guard()
     return main()
 

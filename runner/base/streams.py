@@ -56,9 +56,9 @@ def forgive() -> None:
             stream.reconfigure(errors="replace")
 
 
-def guard() -> None:
-    """Have Python's own tracebacks pass the door, too: an error's words may be a log's. A standard
-    stream that the caller closed (`>&-`) leads nowhere; else the next file would have its number.
+def open_closed() -> None:
+    """Have a standard stream that the caller closed (`>&-`) lead nowhere; else the file that is
+    opened next would have its number.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
@@ -69,6 +69,10 @@ def guard() -> None:
             os.set_inheritable(number, True)
             stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115, stays open
             setattr(sys, name, stream)
+
+
+def guard() -> None:
+    """Have Python's own tracebacks pass the door, too: an error's words may be a log's."""
 
     def show(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
         text = "".join(traceback.format_exception(kind, error, at))

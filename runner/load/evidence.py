@@ -129,8 +129,6 @@ def _log(attempt: Attempt, rank: int, masks: Masks, tails: bool) -> NodeLog:
         return NodeLog(inside, missing="no log came home")
     except OSError as error:
         return NodeLog(inside, missing=f"it cannot be read: {error.strerror or error}")
-    if not tails:
-        return NodeLog(inside, size, secrets=masks.values)
     if size > len(end) and b"\n" not in end:  # it may begin within a secret
         end = end[MARGIN:]
     return NodeLog(inside, size, last_lines(end, masks), secrets=masks.values)
