@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
+from runner.base.ssh_words import ENDED_EARLY
 from tests.golden.places import inventory
 
 GOOD = "defaults: {system: torch_gpt}\n"
@@ -225,7 +226,8 @@ def test_a_host_out_of_reach_is_named_within_seconds(
     assert main(arguments(bad, tmp_path)) == 2
     assert time.monotonic() - began < 10
     said = after_the_first_line(capsys.readouterr().err)
-    assert_one_sentence(said, "far cannot be used: ", "Connection refused", "-m ping")
+    assert_one_sentence(said, "far cannot be used: ", "-m ping")
+    assert "Connection refused" in said or ENDED_EARLY in said, "Ansible says the second when busy"
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [".ansible"]
 
 
@@ -236,8 +238,8 @@ def test_all_hosts_out_of_reach_are_named_at_once(
     matrix = "defaults: {system: torch_gpt, nodes: 2}\n"
     assert main(arguments(Bad(matrix, (), hosts={"nodes": {"hosts": hosts}}), tmp_path)) == 2
     said = after_the_first_line(capsys.readouterr().err)
-    words = ("far cannot be used: ", "farther cannot be used: ", "far,farther -i", "takes your key")
-    assert_one_sentence(said, *words)
+    assert_one_sentence(said, "farther cannot be used: ", "far,farther -i", "takes your key")
+    assert said.startswith(("error: far cannot be used: ", "error: far, farther cannot be used: "))
 
 
 def test_nodes_that_are_not_set_up_are_answered_with_the_setup_command(

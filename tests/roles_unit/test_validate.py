@@ -145,6 +145,13 @@ def test_silence_is_one_sentence_with_a_cure(words: str) -> None:
     assert "--limit '!n1'" in said
 
 
+def test_ansibles_words_that_name_no_reason_are_replaced() -> None:
+    words = "Data could not be sent to remote host '10.0.0.1'. Make sure this host can be reached"
+    (sentence,) = out_of_reach({"n1": f"{words} over SSH."}, {"n1": "10.0.0.1"})
+    why = "the connection ended before anything was sent; see that it is on"
+    assert sentence.startswith(f"n1 (10.0.0.1) cannot be reached: {why}")
+
+
 CHANGED = "@@@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."
 
 
