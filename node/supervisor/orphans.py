@@ -32,7 +32,7 @@ def end_orphans(job: dict[str, Any], around: Around) -> list[str]:
         left = orphans(Around().pids)
         if not left:
             break
-    words = "an earlier run had left processes here, %d without their supervisor%s; %s"
+    words = "an earlier run or attempt left processes here, %d without their supervisor%s; %s"
     return [words % (len(found), named, "they do not end" if left else "they were ended")]
 
 

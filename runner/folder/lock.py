@@ -22,6 +22,7 @@ from runner.base.exclusive import (
     take,
 )
 from runner.folder import names
+from runner.folder.group_access import give, let_group_read, refuse_other_group
 
 # What is written before it gets its name: by write_json and the launch plugin's save, create_once,
 # and BroughtLog.
@@ -34,11 +35,14 @@ class HeldFolder:
     """A folder of runs that a bench or a doctor holds while it launches them.
 
     `holder` is what this process wrote into the lock, while it holds it: no other's is the same.
+    `group` may read what is in it, from the end of each run (`cluster_group`); empty: this user
+    alone.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.holder = ""
+        self.group = ""
 
     @property
     def name(self) -> str:
@@ -109,16 +113,32 @@ class HeldFolder:
         What is in it is executed later: nobody but this user and `group` may change it; None where
         nothing is. Raises UserError where another process has it, or somebody else can.
         """
+        self.group = group or ""
+        if self.group:
+            refuse_other_group(self.group)
+        missing = [path for path in (self.path, *self.path.parents) if not path.exists()]
         with _kept_as_it_was(self.path):
             make_held(self.path)
             if group is not None:
                 refuse_untrusted(self.path, group)
                 refuse_untrusted_inside(self.path, group)
+            if self.group:
+                for folder in {*missing, self.path}:  # not a folder of runs that was there before
+                    give(folder, self.group)
         with lock_held(self.lock, self.refusal) as self.holder:
             for path in self.path.rglob("*"):
                 if HALF_WRITTEN.fullmatch(path.name) and not path.is_dir():
                     path.unlink(missing_ok=True)
-            yield
+            try:
+                yield
+            finally:
+                self.share(self.path)
+
+    def share(self, inside: Path) -> None:
+        """Let the inventory's group read a folder that this process holds, or one inside it."""
+        if self.group and inside.is_dir():
+            with contextlib.suppress(OSError):  # it could be given when the folder was locked
+                let_group_read(self.path, inside, self.group)
 
 
 @contextlib.contextmanager

@@ -60,8 +60,8 @@ KEYS: Mapping[str, str] = {
     " may fill ([goodput](how-to/goodput.md)); default: none",
     "cluster_lost_contact_s": "seconds without contact after which a node is lost (default"
     f" {LOST_CONTACT_S:g}), longer with slow polls; the node ends its run after twice that",
-    "cluster_group": "group of trusted users, who may own and write to folders of runs (default:"
-    " only you)",
+    "cluster_group": "group of trusted users, who may read your campaigns, and own and write to"
+    " folders of runs (default: only you)",
     "cluster_container_engine": "what runs images of pin sets ([containers.md]"
     f"(containers.md)): {', '.join(CONTAINER_ENGINES)}; default podman, in jobs the login node's",
     "cluster_container_ssh_port": "port of the sshd in containers, for launchers that use ssh;"

@@ -153,6 +153,7 @@ class Launcher:
         ended = timed(ended, attempt, began, time.monotonic() - clock)
         self._take_products(attempt, ended.started_at or began)
         write_json(attempt.path / names.OUTCOME, ended.to_json())
+        self.campaign.share(attempt.path)
         self.view.ended(cell, run.repeat, attempt, ended, measured)
         return ended
 

@@ -1062,7 +1062,7 @@ def test_a_secret_reaches_the_trainer_and_no_file(make: Make) -> None:
 
 def test_what_a_dead_supervisor_left_is_ended_by_the_next_run(make: Make, tmp_path: Path) -> None:
     """Its trainer, and one that fled into another session; nothing of a run that goes on."""
-    words = r"an earlier run had left processes here, [2-4] without their supervisor: "
+    words = r"an earlier run or attempt left processes here, [2-4] without their supervisor: "
     words += r"pid \d+ \(.+\) of \S+, [\d.]+ s old; they were ended"
     for _ in range(3):  # a run of another test's, on this machine, may be the next one, too
         lost, going = make(f"setsid sleep 1000 & echo $! $$; {SLEEP}"), make(f"echo $$; {SLEEP}")
