@@ -24,6 +24,7 @@ from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
 from .node_faults import start as start_undoer
 from .node_tasks import lead
+from .parent import end_with_parent
 from .processes import (
     MARK,
     SUPERVISOR,
@@ -335,11 +336,14 @@ def spawn(job: dict[str, Any]) -> int:
     env = environment(job)
     env.update({MARK: job["mark"], SUPERVISOR: identity()})
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    supervisor = os.getpid()
     pid = os.fork()
     if pid:
         os.close(log)
         return pid
     try:
+        if job.get("tasks") or job.get("processes"):  # else it is marked within milliseconds
+            end_with_parent(supervisor)
         os.setsid()
         # A trainer's core is tens of GB, and a run would wait for it.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

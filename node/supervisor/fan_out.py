@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from .parent import end_with_parent, outlive_parent
+
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Sequence
@@ -16,9 +18,12 @@ def fan_out(argvs: Sequence[Sequence[str]], env: dict[str, str]) -> int:
     A signal that ended one ends this process, too. What is left then is the daemon's to end.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = os.getpid()
     for argv in argvs:
         if os.fork() == 0:
+            end_with_parent(parent)
             try:
+                outlive_parent()
                 os.execvpe(argv[0], list(argv), env)
             except OSError as error:
                 os.write(2, ("trainbench: cannot start %s: %s\n" % (argv[0], error)).encode())

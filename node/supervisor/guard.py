@@ -20,7 +20,7 @@ def guard(lost: Callable[[], None]) -> int:
     It must come before this process becomes a subreaper, lest it be one of the run's. Returns what
     `release` takes.
     """
-    hear, tell = os.pipe()  # no program that is started inherits it
+    hear, tell = os.pipe()  # no program that is started inherits it, nor does a fork
     between = os.fork()
     if between == 0:
         os.setsid()  # whoever ends the task by its group or session does not end this
@@ -32,6 +32,13 @@ def guard(lost: Callable[[], None]) -> int:
         os._exit(0)
     os.waitpid(between, 0)
     os.close(hear)
+    held = [tell]
+
+    def drop() -> None:  # a fork that outlived this process would keep its end from being seen
+        if held:
+            os.close(held.pop())
+
+    os.register_at_fork(after_in_child=drop)
     return tell
 
 

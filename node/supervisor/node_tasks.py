@@ -16,6 +16,8 @@ import socket
 import struct
 import time
 
+from .parent import end_with_parent, outlive_parent
+
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -198,15 +200,18 @@ def _heard(leader: socket.socket) -> dict[str, Any] | None:
 
 def _started(told: dict[str, Any]) -> int:
     """Start this task's rank, in a session of its own; return its process."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
+        end_with_parent(parent)
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         os.chdir(told["cwd"])
+        outlive_parent()
         os.execvpe(told["argv"][0], told["argv"], {**told["env"], **ranks(told["tasks"])})
     except BaseException as error:
         words = "trainbench: cannot start %s: %s\n" % (told["argv"][0], error)

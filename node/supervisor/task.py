@@ -200,8 +200,17 @@ def task(spec: dict[str, Any]) -> NoReturn:
     part.guarded = guard(lambda: lost(part))
     done = if_told(hold(lambda: run(part)))
     if not ended_well(done):
+        if done.get("message") == TERMED:
+            await_halt(part)
         part.halt(cause_of(done), "%s: %s" % (part.host, words_of(done)))
     end(part, done)
+
+
+def await_halt(part: Task) -> None:
+    """Give another node a moment to say why Slurm ends the step, such as a supervisor's death."""
+    until = time.monotonic() + TOLD_S
+    while not os.path.exists(os.path.join(part.folder, HALT)) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def if_told(done: dict[str, Any]) -> dict[str, Any]:

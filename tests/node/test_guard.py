@@ -43,6 +43,21 @@ def test_a_killed_supervisor_is_noticed_and_one_that_is_done_is_not(tmp_path: Pa
     assert not played(tmp_path, "released").exists()
 
 
+def test_a_fork_that_lives_on_does_not_hide_the_end(tmp_path: Path) -> None:
+    """A launcher of several ranks is a fork of the supervisor that starts no program."""
+    fork = "if os.fork() == 0:\n    os.close(1), os.close(2), signal.alarm(30), signal.pause()\n"
+    script = SUPERVISOR.replace("os.kill(os.getpid()", f"{fork}os.kill(os.getpid()")
+    seen = tmp_path / "seen"
+    argv = [sys.executable, "-c", script, str(seen), "killed"]
+    with subprocess.Popen(argv, cwd=PROJECT, start_new_session=True) as process:
+        pass
+    until = time.monotonic() + 20
+    while not seen.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_what_ends_the_task_does_not_end_the_guard(tmp_path: Path) -> None:
     script = SUPERVISOR.replace("os.kill(os.getpid(), signal.SIGKILL)", "signal.pause()")
     said = tmp_path / "said"
