@@ -18,25 +18,18 @@ def alike(value: Any, candidate: Any) -> bool:
 
 
 def nearest(word: str, right: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ` (did you mean X?)`, or an empty string where nothing is near."""
+    """Return ` (did you mean X?)`, or an empty string; a number has none near."""
+    if _number(word) is not None:
+        return ""
     suggestion = match(word, right, cutoff)
     return f" (did you mean {suggestion!r}?)" if suggestion is not None else ""
 
 
 def match(word: str, right: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the right word that is nearest, or None where nothing is near.
-
-    Among numbers the nearest is the one with the least difference.
-    """
+    """Return the right word that is nearest, or None where nothing is near."""
     import difflib  # what is never mistyped should not wait for it
 
-    candidates = list(right)
-    matches = difflib.get_close_matches(str(word), candidates, n=1, cutoff=cutoff)
-    numbers = [_number(text) for text in candidates]
-    if not matches and _number(word) is not None and numbers and None not in numbers:
-        matches = [
-            min(candidates, key=lambda text: abs((_number(text) or 0.0) - (_number(word) or 0.0)))
-        ]
+    matches = difflib.get_close_matches(str(word), list(right), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 

@@ -204,7 +204,7 @@ def parse(
 
 
 def table(result: dict[str, Any]) -> str:
-    """Lay the result out for a person."""
+    """Lay the result out for a person; of a log without a step, only what it has."""
     from runner.base.grid import aligned
 
     times = ("step_time_ms", "step_time_ms_median")
@@ -215,7 +215,7 @@ def table(result: dict[str, Any]) -> str:
         (key, "–" if value is None else value, units.get(key, ""))
         for key, value in result.items()
         if key not in ("reason", "memory_mib") and not key.endswith(("_ci_low", "_ci_high"))
-        if not (key in MEMORY and value is None)
+        if value is not None or (key not in MEMORY and result["logged_lines"])
     ]
     return aligned(rows, "plain") + f"\n\n{result['reason']}"
 
