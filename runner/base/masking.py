@@ -17,8 +17,8 @@ from node.printable import escapes_removed
 MASKED = "redacted"  # in place of a secret
 SHORTEST = 6  # letters of a value that is looked for elsewhere: a shorter one is any word
 LONGEST_LINE = 1 << 16  # bytes that are held back where a log has no line ends
-SHORT_TEXT = 1 << 9  # letters of a text whose secrets are kept: a word of a command
-MARGIN = 1 << 12  # of them, in which a name and its value are together
+MARGIN = 1 << 12  # bytes in which a name and its value are together
+SHORT_TEXT = 1 << 9  # letters of a text whose spans are cached: a word of a command
 
 # Names whose values are secrets; not TOKENIZERS_PARALLELISM, tokens, token_id, eos_token.
 _CORE = re.compile(

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from node.printable import printable
 
 NEW_KEY, OTHER_KEY, NO_KEY, NO_NAME = "new host key", "other host key", "no key", "no name"
+# Instead of Ansible's words for it, which name no reason (its ssh.py, `_send_initial_data`).
 ENDED_EARLY = "the connection ended before anything was sent"
-"""Instead of Ansible's words for it, which name no reason (its ssh.py, `_send_initial_data`)."""
 _SAYS: tuple[tuple[str, str, str], ...] = (
     (
         OTHER_KEY,
@@ -34,7 +34,7 @@ def silence(message: str) -> str:
         if name == kind and why:
             return why
     reason = re.sub(r"^.*?(?:via ssh|over ssh): ", "", printable(message))
-    if re.match(r"Data could not be sent to remote host \S+ Make sure", reason):
+    if re.search(r"\bData could not be sent to remote host \S+ Make sure", reason):
         return ENDED_EARLY
     return reason.rstrip(". ") or "no answer"
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from node.files import open_plain
 from node.printable import uncontrolled
 from node.supervisor.names import is_trace
 from runner.base.masking import MARGIN, Masks
@@ -124,7 +125,9 @@ def _log(attempt: Attempt, rank: int, masks: Masks, tails: bool) -> NodeLog:
     path = attempt.log(rank)
     inside = attempt.inside(path)
     try:
-        size, end = path.stat().st_size, tail(path, TAIL_BYTES) if tails else b""
+        with open_plain(path) as plain:
+            size = os.fstat(plain.fileno()).st_size
+        end = tail(path, TAIL_BYTES) if tails else b""
     except FileNotFoundError:
         return NodeLog(inside, missing="no log came home")
     except OSError as error:

@@ -107,6 +107,8 @@ class LineJudge:
             and not self._prefixes
             and not self._indents.get(stream)
             and not CANDIDATE.search(text)
+            and not text.lstrip().startswith((CALL_STACK, b'"message": "'))
+            and b'{"message": {' not in text
         )
 
     def cut_off(self) -> dict[bytes, tuple[int, bytes]]:

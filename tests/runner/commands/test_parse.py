@@ -357,6 +357,7 @@ def test_a_matrixs_patterns_are_tried_on_a_log(
     assert "--matrix says how the log reads" in capsys.readouterr().err
 
 
+@pytest.mark.timeout(60)
 def test_a_log_of_terabytes_that_takes_no_disk_is_read_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,25 @@ def test_each_node_has_its_command_its_variables_and_its_log(tmp_path: Path) -> 
     assert found.script == names.SCRIPT
 
 
+@pytest.mark.parametrize("tails", [True, False])
+def test_what_is_no_plain_log_is_not_read_and_says_why(tmp_path: Path, tails: bool) -> None:
+    _, attempt = two_nodes(tmp_path, torch_gpt(5))
+    log = attempt.log(0)
+
+    def shown() -> tuple[int | None, str]:
+        node = evidence_of(attempt, "shown", tails=tails).nodes[0]
+        return node.log.bytes, node.log.missing
+
+    assert shown() == (log.stat().st_size, "")
+    log.unlink()
+    assert shown() == (None, "no log came home")
+    log.symlink_to("/etc/passwd")
+    assert shown() == (None, "it cannot be read: it is a link, not a plain file")
+    log.unlink()
+    log.mkdir()
+    assert shown() == (None, "it cannot be read: it is not a plain file")
+
+
 def test_all_repeats_are_found_by_their_records(tmp_path: Path) -> None:
     campaign, _ = two_nodes(tmp_path / "runs", torch_gpt(5), repeats=2)
     records = records_of(campaign, tmp_path / "here")
