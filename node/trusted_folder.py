@@ -26,18 +26,21 @@ def own_groups(group_name: str = "") -> frozenset[int]:
 
     Raises UntrustedError for a named group that this machine does not know.
     """
+    groups = {0, group_number(group_name)} if group_name else {0}
+    return frozenset(groups | _own_group())
+
+
+def group_number(name: str) -> int:
+    """Return the number of the group that cluster_group names. Raises UntrustedError."""
     import grp
 
-    groups = {0}
     try:
-        if group_name:
-            groups.add(grp.getgrnam(group_name).gr_gid)
+        return grp.getgrnam(name).gr_gid
     except KeyError:
         raise UntrustedError(
             "cluster_group names the group %s, which this machine does not know; correct the name"
-            % group_name
+            % name
         ) from None
-    return frozenset(groups | _own_group())
 
 
 def _own_group() -> set[int]:

@@ -218,11 +218,8 @@ def engine_faults(values: Mapping[str, Any], local: bool) -> list[str]:
     device, devices = values.get("cluster_device", "cpu"), values.get("cluster_devices_per_node", 1)
     try:
         engine = read_engine(values, "the inventory", str(device), int(devices))
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # null, or 1e999, which Ansible takes for a whole number
+    # Null, or 1e999, which Ansible takes for a whole number.
+    except (TypeError, ValueError, OverflowError):
         value = "empty" if devices is None else f"{devices!r:.40}"
         return [f"cluster_devices_per_node is {value}; it must be a whole number"]
     except UserError as error:

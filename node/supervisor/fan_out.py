@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from .parent import end_with_parent, outlive_parent
+from .parent import end_if_orphaned
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ def fan_out(argvs: Sequence[Sequence[str]], env: dict[str, str]) -> int:
     parent = os.getpid()
     for argv in argvs:
         if os.fork() == 0:
-            end_with_parent(parent)
             try:
-                outlive_parent()
+                end_if_orphaned(parent)
                 os.execvpe(argv[0], list(argv), env)
             except OSError as error:
                 os.write(2, ("trainbench: cannot start %s: %s\n" % (argv[0], error)).encode())

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 
-from .parent import end_with_parent, outlive_parent
+from .parent import end_if_orphaned
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -205,13 +205,12 @@ def _started(told: dict[str, Any]) -> int:
     if pid:
         return pid
     try:
-        end_with_parent(parent)
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
         os.chdir(told["cwd"])
-        outlive_parent()
+        end_if_orphaned(parent)
         os.execvpe(told["argv"][0], told["argv"], {**told["env"], **ranks(told["tasks"])})
     except BaseException as error:
         words = "trainbench: cannot start %s: %s\n" % (told["argv"][0], error)

@@ -53,7 +53,7 @@ from .suspension import Suspension, sentence
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, Callable, NoReturn
 
 SENDS = ("node.sampler",)
 TERMED = "the supervisor was sent TERM"
@@ -208,8 +208,12 @@ def task(spec: dict[str, Any]) -> NoReturn:
 
 def await_halt(part: Task) -> None:
     """Give another node a moment to say why Slurm ends the step, such as a supervisor's death."""
+    _await(lambda: os.path.exists(os.path.join(part.folder, HALT)))
+
+
+def _await(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + TOLD_S
-    while not os.path.exists(os.path.join(part.folder, HALT)) and time.monotonic() < until:
+    while not condition() and time.monotonic() < until:
         time.sleep(0.01)
 
 
@@ -220,9 +224,7 @@ def if_told(done: dict[str, Any]) -> dict[str, Any]:
     """
     if done["ended_by"] != EndedBy.EXIT or ended_well(done):
         return done
-    until = time.monotonic() + TOLD_S
-    while not TERMINATED and time.monotonic() < until:
-        time.sleep(0.01)
+    _await(lambda: bool(TERMINATED))
     return dict(done, ended_by=EndedBy.STOP, message=TERMED) if TERMINATED else done
 
 

@@ -15,11 +15,16 @@ from node.trusted_folder import UntrustedError, check, own_groups, refuse
 from runner.base.errors import UserError
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder and those above it that are not there, for this user alone (0700)."""
+def make_private(folder: Path) -> list[Path]:
+    """Make a folder and those above it that are not there, for this user alone (0700).
+
+    Returns those that were missing, the uppermost first.
+    """
     above = (folder, *folder.parents)
-    for missing_folder in reversed([path for path in above if not path.exists()]):
+    missing_folders = [path for path in reversed(above) if not path.exists()]
+    for missing_folder in missing_folders:
         missing_folder.mkdir(mode=0o700, exist_ok=True)
+    return missing_folders
 
 
 def refuse_untrusted(folder: Path, group: str = "", *, above: bool = True) -> None:

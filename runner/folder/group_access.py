@@ -1,10 +1,10 @@
 """Let a trusted group read a campaign: `cluster_group` of the inventory."""
 
-import grp
 import os
 import stat
 from pathlib import Path
 
+from node.trusted_folder import UntrustedError, group_number
 from node.words import os_error_words
 from runner.base.errors import UserError
 
@@ -15,12 +15,9 @@ FILE_BITS = stat.S_IRGRP
 def refuse_other_group(group: str) -> None:
     """Refuse a group that this user cannot give files to. Raises UserError."""
     try:
-        number = grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise UserError(
-            f"cluster_group names the group {group}, which this machine does not know; correct"
-            " the name"
-        ) from None
+        number = group_number(group)
+    except UntrustedError as error:
+        raise UserError(str(error)) from None
     if os.geteuid() != 0 and number not in {os.getegid(), *os.getgroups()}:
         raise UserError(
             f"you are not in the group {group} that cluster_group names; have an administrator"
@@ -31,7 +28,7 @@ def refuse_other_group(group: str) -> None:
 def give(folder: Path, group: str) -> None:
     """Let `group` read one folder. Raises UserError where the file system does not allow it."""
     try:
-        _give(folder, grp.getgrnam(group).gr_gid)
+        _give(folder, group_number(group))
     except OSError as error:
         raise UserError(
             f"{folder} cannot be given to the group {group}: {os_error_words(error, str(folder))};"
@@ -45,7 +42,7 @@ def let_group_read(campaign: Path, inside: Path, group: str) -> None:
     Only this user's own folders and plain files change; links and other users' files stay as they
     are, and so does a file that vanishes meanwhile. Raises OSError.
     """
-    number = grp.getgrnam(group).gr_gid
+    number = group_number(group)
     for folder in (inside, *inside.parents):
         _give(folder, number)
         if folder == campaign:

@@ -116,14 +116,16 @@ class HeldFolder:
         self.group = group or ""
         if self.group:
             refuse_other_group(self.group)
-        missing = [path for path in (self.path, *self.path.parents) if not path.exists()]
         with _kept_as_it_was(self.path):
-            make_held(self.path)
+            new_folders = make_held(self.path)
             if group is not None:
                 refuse_untrusted(self.path, group)
                 refuse_untrusted_inside(self.path, group)
             if self.group:
-                for folder in {*missing, self.path}:  # not a folder of runs that was there before
+                for folder in {
+                    *new_folders,
+                    self.path,
+                }:  # not a folder of runs that was there before
                     give(folder, self.group)
         with lock_held(self.lock, self.refusal) as self.holder:
             for path in self.path.rglob("*"):
@@ -185,10 +187,13 @@ def _kept_as_it_was(folder: Path) -> Iterator[None]:
         raise
 
 
-def make_held(folder: Path) -> None:
-    """Make a folder that is to be held, for this user alone. Raises UserError."""
+def make_held(folder: Path) -> list[Path]:
+    """Make a folder that is to be held, for this user alone; return the new ones, as make_private.
+
+    Raises UserError.
+    """
     try:
-        make_private(folder)
+        return make_private(folder)
     except OSError as error:
         why = os_error_words(error, str(folder))
         raise UserError(

@@ -1,4 +1,4 @@
-"""A process that ends with the one that forked it, until it starts a program."""
+"""A process that ends with the one that forked it, and one that does not start without it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from runner.base.paths import PROJECT
 
 PARENT = """
 import os, signal, sys
-from node.supervisor.parent import end_with_parent, outlive_parent
+from node.supervisor.parent import end_if_orphaned, end_with_parent
 
 parent = os.getpid()
 child = os.fork()
 if child == 0:
-    end_with_parent(parent)
-    if sys.argv[1] == "outlives":
-        outlive_parent()
+    if sys.argv[1] == "ends":
+        end_with_parent(parent)
+    end_if_orphaned(os.getpid() if sys.argv[1] == "orphaned" else parent)
     print(os.getpid(), flush=True)
     os.close(1), os.close(2)
     os.execvp("sleep", ["sleep", "30"])
+os.close(1)
 signal.pause()
 """
 
@@ -38,13 +39,17 @@ def state(pid: int) -> str:
         return ""
 
 
-@pytest.mark.parametrize("how", ["ends", "outlives"])
+@pytest.mark.parametrize("how", ["ends", "outlives", "orphaned"])
 def test_it_ends_with_its_parent_unless_it_outlives_it(how: str) -> None:
     argv = [sys.executable, "-c", PARENT, how]
     with subprocess.Popen(argv, cwd=PROJECT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        child = int(process.stdout.readline())
+        line = process.stdout.readline()
         process.kill()
+    if how == "orphaned":
+        assert line == b""
+        return
+    child = int(line)
     until = time.monotonic() + (20 if how == "ends" else 0.5)
     while state(child) not in ("", "Z") and time.monotonic() < until:
         time.sleep(0.01)

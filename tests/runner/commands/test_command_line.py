@@ -39,12 +39,11 @@ def _close(numbers: tuple[int, ...]) -> None:
         os.close(number)
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (1, 2), (0, 1, 2)])
 def test_a_standard_stream_that_the_caller_closed_leads_nowhere(
     closed: tuple[int, ...], tmp_path: Path
 ) -> None:
     """The shell's `>&-`: no file that is opened later gets its number, and nothing fails."""
-    write(tmp_path, small_matrix(), small_cluster(), lambda *_: Story({0: torch_gpt(5)}))
 
     def collect(*options: str, close: tuple[int, ...] = ()) -> subprocess.CompletedProcess[str]:
         argv = (sys.executable, "-m", "runner", "collect", "--runs", str(tmp_path), *options)
@@ -57,6 +56,13 @@ def test_a_standard_stream_that_the_caller_closed_leads_nowhere(
             text=True,
         )
 
+    page = tmp_path / "page.html"
+    failed = collect("--format", "html", "--output", str(page), close=closed)
+    assert failed.returncode == 2  # there is no campaign
+    assert "Traceback" not in failed.stdout + failed.stderr
+    assert not page.exists()
+    assert ("error: " in failed.stderr) is (2 not in closed)
+    write(tmp_path, small_matrix(), small_cluster(), lambda *_: Story({0: torch_gpt(5)}))
     table = collect()
     done = collect(close=closed)
     assert (done.returncode, table.returncode) == (0, 0), done.stderr
