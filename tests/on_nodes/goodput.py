@@ -1,6 +1,6 @@
 """Goodput on four real test nodes: every kind of fault under each policy, and the model's word.
 
-    python -m tests.on_nodes.goodput faults    five faults of each kind, three policies, a table
+    python -m tests.on_nodes.goodput faults    five runs of each kind of fault, three policies, a table
     python -m tests.on_nodes.goodput rates     predicted and measured goodput at three failure rates
 
 The trainer is tests/resuming_trainer.py; nodes, links, processes, supervisors are real. On each
@@ -25,16 +25,15 @@ from tests.on_nodes.campaign import Bench
 TRAINER = ROOT / "tests" / "resuming_trainer.py"
 SAID: Mapping[str, Any] = {"capture_output": True, "text": True}
 POLICIES = ("restart", "spare", "shrink")
-KINDS: Mapping[str, str] = {
-    "kill_rank": "kill_rank:1@{at}",
-    "kill_node": "kill_node:1@{at}",
-    "stop": "stop:1@{at}+1s",
-    "slow": "slow:1@{at}+1s",
-    "network": "network:1@{at}+2s",
-    "disk_full": "disk_full:1@{at}+1s",
+LENGTHS = {
+    "kill_rank": "",
+    "kill_node": "",
+    "stop": "+1s",
+    "slow": "+1s",
+    "network": "+2s",
+    "disk_full": "+1s",
 }
-FAULTS, APART = 5, 25
-STEPS = FAULTS * APART + 30
+REPEATS, FAULT_AT, STEPS = 5, 25, 155  # the run lasts longer than any fault
 
 
 def variables(shared: Path) -> dict[str, Any]:
@@ -76,18 +75,22 @@ def defaults(**more: Any) -> dict[str, Any]:
 
 
 def faults_matrix() -> dict[str, Any]:
-    """Five faults of each kind in one run, under each policy; and the run without any."""
+    """One fault of each kind under each policy, five runs of each; and runs without faults."""
     cells: list[dict[str, Any]] = [{"faults": "none", "axes": {"kind": "none", "policy": "-"}}]
-    for kind, word in KINDS.items():
-        at = [word.format(at=APART * number) for number in range(1, FAULTS + 1)]
-        cells += [
-            {"faults": " ".join(at), "recovery": policy, "axes": {"kind": kind, "policy": policy}}
-            for policy in POLICIES
-        ]
+    cells += [
+        {
+            "faults": f"{kind}:1@{FAULT_AT}{length}",
+            "recovery": policy,
+            "axes": {"kind": kind, "policy": policy},
+        }
+        for kind, length in LENGTHS.items()
+        for policy in POLICIES
+    ]
     return {
         "name": "faults",
         "defaults": defaults(),
         "include": cells,
+        "repeats": REPEATS,
         "warmup_iters": 2,
         "time_limit_s": 300,
         "stall_limit_s": 60,
@@ -130,10 +133,16 @@ def alive(cluster: Cluster, pids: Mapping[str, str]) -> list[str]:
     ]
 
 
-def rows(out: str) -> Sequence[Mapping[str, Any]]:
+def rows(printed: str) -> list[dict[str, Any]]:
     """Return the rows of a campaign's JSON."""
-    found: Sequence[Mapping[str, Any]] = json.loads(out)["rows"]
-    return found
+    table: list[dict[str, Any]] = json.loads(printed)["rows"]
+    return table
+
+
+def collected(bench: Bench, *options: str) -> str:
+    """Return what `collect` prints of the campaign."""
+    argv = [*(sys.executable, "-m", "runner", "collect", "--runs", str(bench.runs)), *options]
+    return subprocess.run(argv, check=True, cwd=ROOT, **SAID).stdout
 
 
 def seen_in(bench: Bench) -> list[tuple[str, ...]]:
@@ -145,25 +154,6 @@ def seen_in(bench: Bench) -> list[tuple[str, ...]]:
         for line in log.read_text(errors="replace").splitlines()
         if "[trainbench: fault" in line and "failed" in line
     ]
-
-
-def words(row: Mapping[str, Any], key: str) -> str:
-    """Write a figure, or a dash."""
-    value = row["axes"].get(key.removeprefix("axis_"), row.get(key))
-    return "-" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-SHOWN = {
-    "faults": (
-        *("axis_kind", "axis_policy", "status", "faults", "goodput_percent", "recovery_notice_s"),
-        *("recovery_end_s", "recovery_restart_s", "recovery_start_s", "recovery_running_s"),
-        *("recovery_lost_steps", "final_loss", "verdict"),
-    ),
-    "rates": (
-        *("axis_mtbf_s", "status", "faults", "goodput_percent", "goodput_half_percent"),
-        *("goodput_by_model_percent", "goodput_by_model_half_percent"),
-    ),
-}
 
 
 def main(what: str, *only: str) -> int:
@@ -178,24 +168,17 @@ def main(what: str, *only: str) -> int:
         cluster.write_inventory(inventory, nodes=4, variables=variables(cluster.shared))
         pids = bystanders(cluster)
         bench = Bench(Path(folder), inventory, matrix)
-        done = bench.run("--format", "json", *only, timeout=7200)
-        if not done.stdout.startswith("{"):
-            print(done.stdout[-3000:], done.stderr[-3000:])
-            return 1
-        print("| " + " | ".join(SHOWN[what]) + " |", flush=True)
-        for row in rows(done.stdout):
-            print("| " + " | ".join(words(row, key) for key in SHOWN[what]) + " |")
+        done = bench.run("--format", "markdown", *only, timeout=7200)
+        print(done.stdout, flush=True)
+        if done.returncode:
+            print(done.stderr[-3000:])
+        for row in rows(collected(bench, "--format", "json")):
+            settings = " ".join(str(value) for value in row["axes"].values())
+            print(f"{settings}: {row['status']}, faults {row['faults']}, {row['verdict']}")
         for fault in sorted(seen_in(bench)):
             print(*fault)
         report = ROOT / "build" / f"goodput-{what}.html"
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "runner", "collect", "--runs", str(bench.runs)),
-                *("--format", "html", "--output", str(report)),
-            ],
-            check=False,
-            cwd=ROOT,
-        )
+        collected(bench, "--format", "html", "--output", str(report))
         left = {
             node.hostname: node.exec(["nft", "list", "tables"], **SAID).stdout
             for node in cluster.nodes

@@ -1,4 +1,5 @@
-"""A run goes on after failures on real Slurm: a rank, a node's part, and a requeued job.
+"""A run continues after failures on real Slurm: a rank, a node's part, a node without power, and a
+requeued job.
 
 The trainer is tests/resuming_trainer.py.
 """
@@ -106,3 +107,22 @@ def test_a_requeued_job_goes_on_where_it_was(slurm_cluster: SlurmCluster) -> Non
     (row,) = rows(bench)
     assert row["status"] == "ok"
     assert row["goodput_percent"] > 0
+
+
+def test_a_run_continues_after_a_node_lost_its_power(slurm_cluster: SlurmCluster) -> None:
+    bench = campaign(slurm_cluster, "power", {"recovery": "restart"})
+    bench.start()
+    bench.wait_for_step(25)
+    (attempt,) = bench.campaign.glob("*/repeat1/attempt1")
+    (folder,) = attempt.glob("nodes/0001-*")
+    (lost,) = [node for node in slurm_cluster.compute if folder.name.endswith(node.hostname)]
+    slurm_cluster.node_down(lost)
+    code, said = bench.finish(timeout=300)
+    assert code == 0, said
+    assert resumed(bench) == [0, 20]
+    second = {path.name[5:] for path in bench.campaign.glob("*/repeat1/attempt2/nodes/*")}
+    assert len(second) == 2 and lost.hostname not in second
+    (row,) = rows(bench)
+    assert row["status"] == "ok"
+    print({key: row[key] for key in row if key.startswith(("goodput", "recovery"))})
+    assert 0 < row["recovery_notice_s"] < row["recovery_running_s"]
