@@ -1,6 +1,6 @@
 """Goodput on four real test nodes: every kind of fault under each policy, and the model's word.
 
-    python -m tests.on_nodes.goodput faults    five runs of each kind of fault, three policies, a table
+    python -m tests.on_nodes.goodput faults    five runs of each fault under each policy, a table
     python -m tests.on_nodes.goodput rates     predicted and measured goodput at three failure rates
 
 The trainer is tests/resuming_trainer.py; nodes, links, processes, supervisors are real. On each
@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,8 @@ def rows(printed: str) -> list[dict[str, Any]]:
 def collected(bench: Bench, *options: str) -> str:
     """Return what `collect` prints of the campaign."""
     argv = [*(sys.executable, "-m", "runner", "collect", "--runs", str(bench.runs)), *options]
-    return subprocess.run(argv, check=True, cwd=ROOT, **SAID).stdout
+    done = subprocess.run(argv, check=True, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout
 
 
 def seen_in(bench: Bench) -> list[tuple[str, ...]]:
