@@ -169,10 +169,9 @@ def main(what: str, *only: str) -> int:
         cluster.write_inventory(inventory, nodes=4, variables=variables(cluster.shared))
         pids = bystanders(cluster)
         bench = Bench(Path(folder), inventory, matrix)
-        done = bench.run("--format", "markdown", *only, timeout=7200)
-        print(done.stdout, flush=True)
-        if done.returncode:
-            print(done.stderr[-3000:])
+        done = bench.run("--format", "json", *only, timeout=7200)
+        print(done.stderr[-3000:] if done.returncode else "", flush=True)
+        print(collected(bench, "--format", "markdown"))
         for row in rows(collected(bench, "--format", "json")):
             settings = " ".join(str(value) for value in row["axes"].values())
             print(f"{settings}: {row['status']}, faults {row['faults']}, {row['verdict']}")
