@@ -12,6 +12,8 @@ So a cell's losses are compared with its baseline's, over the iterations that bo
      share most of their noise and are held to the little that is left; other orders get more room.
    - what repeats differ by: the range of the smoothed curves, of either cell; where the two begin
      with other weights, Student's t at 99 % of their standard deviation, pooled over both cells;
+   - the same of other cells of the same task (`repeated`), pooled over all: a learning rate that is
+     too high amplifies the order of sums in each of them;
    - RELATIVE of the baseline's loss: fp16, bf16 and another order of summation stay below it.
 3. The curves diverge at the first iteration from which the smoothed difference stays beyond the
    tolerance, on one side, for `width` points, or to the end for at least SMALLEST_WIDTH. They
@@ -43,6 +45,7 @@ RELATIVE = 0.01
 _SCHEDULE = ("lr", "lr_warmup_iters", "train_iters")
 FEWEST_SEEDS = 4  # runs of both cells together: two tell their standard deviation badly
 _MORE = f"add repeats with `seeds` (at least {FEWEST_SEEDS} runs of the two cells)"
+FEWEST_FREEDOM = 2  # degrees of it: of a single pair Student's t is 64
 _T = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)  # Student's 99 %, from 2 degrees on
 _Z = 2.5758
 
@@ -101,8 +104,16 @@ def task_differs(ours: Record, theirs: Record, *, schedule: bool = True) -> str:
     return ""
 
 
-def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
-    """Compare a cell's runs with its baseline's (those that count: see summary.runs_that_count)."""
+def parity(
+    ours: Sequence[Record],
+    theirs: Sequence[Record],
+    repeated: Sequence[Sequence[Record]] = (),
+) -> Parity:
+    """Compare a cell's runs with its baseline's (those that count: see summary.runs_that_count).
+
+    `repeated`: the runs of other cells of the same task, cell by cell. Only how far the runs of one
+    cell are from each other is used.
+    """
     if not ours or not theirs:
         return Parity(None, why_not="one of the two has no finished run")
     if why := task_differs(ours[0], theirs[0]) or _not_alike(ours, theirs):
@@ -118,7 +129,8 @@ def parity(ours: Sequence[Record], theirs: Sequence[Record]) -> Parity:
             why_not="one log has the loss of single iterations, the other the mean of each line:"
             " log every iteration",
         )
-    comparison = compare(curves[: len(ours)], curves[len(ours) :], seeds=bool(start))
+    repeats = [read_alike([spans_of(run) for run in runs]) for runs in repeated if len(runs) > 1]
+    comparison = compare(curves[: len(ours)], curves[len(ours) :], repeats, seeds=bool(start))
     return (
         replace(comparison, of=_sentence(ours, theirs, start))
         if comparison.same is not None
@@ -172,18 +184,26 @@ def _sentence(ours: Sequence[Record], theirs: Sequence[Record], start: str) -> s
     return f"{subject} ({'same initial weights' if seeds_known else 'seeds not recorded'})"
 
 
-def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = False) -> Parity:
+def compare(
+    ours: Sequence[Curve],
+    theirs: Sequence[Curve],
+    repeated: Sequence[Sequence[Curve]] = (),
+    *,
+    seeds: bool = False,
+) -> Parity:
     """Compare the curves of a cell's repeats with those of its baseline's.
 
+    `repeated`: the curves of other cells' repeats; those that lack an iteration are left out.
     `seeds`: each repeat began with weights of its own.
     """
     shared = set.intersection(*(set(curve) for curve in (*ours, *theirs)))
     if len(shared) < FEWEST:
         return Parity(None, why_not=f"{len(shared)} iterations are logged by both, {FEWEST} needed")
     iterations = np.array(sorted(shared))
-    own_losses, base_losses = (
+    covered = [curves for curves in repeated if all(shared <= set(curve) for curve in curves)]
+    own_losses, base_losses, *repeat_losses = (
         np.array([[curve[i] for i in iterations.tolist()] for curve in curves], np.float64)
-        for curves in (ours, theirs)
+        for curves in (ours, theirs, *covered)
     )
     bad_one, bad_other = (~np.isfinite(side).all(axis=0) for side in (own_losses, base_losses))
     if bad_other.any():
@@ -191,7 +211,11 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = Fal
     good = int(np.argmax(bad_one)) if bad_one.any() else len(iterations)
     if good >= FEWEST:
         diverging = _diverges(
-            iterations[:good], own_losses[:, :good], base_losses[:, :good], seeds=seeds
+            iterations[:good],
+            own_losses[:, :good],
+            base_losses[:, :good],
+            [losses[:, :good] for losses in repeat_losses if np.isfinite(losses[:, :good]).all()],
+            seeds=seeds,
         )
         if diverging is not None:
             return diverging
@@ -201,7 +225,12 @@ def compare(ours: Sequence[Curve], theirs: Sequence[Curve], *, seeds: bool = Fal
 
 
 def _diverges(
-    iterations: NDArray[np.int64], own_losses: Floats, base_losses: Floats, *, seeds: bool
+    iterations: NDArray[np.int64],
+    own_losses: Floats,
+    base_losses: Floats,
+    repeat_losses: Sequence[Floats],
+    *,
+    seeds: bool,
 ) -> Parity | None:
     count = len(iterations)
     width = max(SMALLEST_WIDTH, count // 10)
@@ -213,13 +242,17 @@ def _diverges(
     tolerance = np.maximum(
         NOISE_SIGMAS * sigma / math.sqrt(width), RELATIVE * np.abs(base_losses.mean(0))
     )
-    repeats = [
-        np.stack([_smoothed(curve, width) for curve in side]) for side in (own_losses, base_losses)
+    smoothed, base, *repeats = [
+        np.stack([_smoothed(curve, width) for curve in side])
+        for side in (own_losses, base_losses, *repeat_losses)
     ]
     if seeds:
-        tolerance = np.maximum(tolerance, _of_seeds(repeats))
+        tolerance = np.maximum(tolerance, _of_repeats((smoothed, base), (smoothed, base)))
     else:
-        tolerance = np.max([tolerance, *(np.ptp(curves, axis=0) for curves in repeats)], axis=0)
+        tolerance = np.max([tolerance, np.ptp(smoothed, axis=0), np.ptp(base, axis=0)], axis=0)
+        cells = (smoothed, base, *repeats)
+        if repeats and sum(map(len, cells)) - len(cells) >= FEWEST_FREEDOM:
+            tolerance = np.maximum(tolerance, _of_repeats(cells, (smoothed, base)))
     side = np.where(np.abs(smooth) > tolerance, np.sign(smooth), 0)
     at = _stays(side, width)
     if at is None:
@@ -234,11 +267,13 @@ def _diverges(
     )
 
 
-def _of_seeds(cells: Sequence[Floats]) -> Floats:
-    """Return how far the means of the cells' repeats may be from each other by their seeds."""
+def _of_repeats(cells: Sequence[Floats], compared: Sequence[Floats]) -> Floats:
+    """Return how far the means of the compared cells may be from each other by chance, where runs
+    of one cell differ as those of `cells` do.
+    """
     freedom = sum(map(len, cells)) - len(cells)
     squares = sum(((curves - curves.mean(axis=0)) ** 2).sum(axis=0) for curves in cells)
-    share = sum(1 / len(curves) for curves in cells)
+    share = sum(1 / len(curves) for curves in compared)
     result: Floats = _student(freedom) * np.sqrt(squares / freedom * share)
     return result
 

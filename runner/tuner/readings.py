@@ -137,9 +137,18 @@ class Readings:
     def _gated(self, readings: Sequence[TuneReading]) -> list[TuneReading]:
         """Refuse candidates that learn something else, or grow slower in each long run."""
         reasons: dict[str, str] = {}
-        for (id_, length), ours in _by_candidate(readings).items():
-            base = self._baseline(readings, self.candidates.by_id[id_], length)
-            judged = parity(_records(ours), _records(base)) if base and base != ours else None
+        groups = _by_candidate(readings)
+        for (id_, length), ours in groups.items():
+            candidate = self.candidates.by_id[id_]
+            base = self._baseline(readings, candidate, length)
+            judged = None
+            if base and base != ours:
+                repeated = [
+                    _records(runs)
+                    for (key, _), runs in groups.items()
+                    if self.candidates.by_id[key].long.system == candidate.long.system
+                ]
+                judged = parity(_records(ours), _records(base), repeated)
             if judged is not None and judged.same is False:
                 reasons.setdefault(id_, judged.words)
             drifts = [reading.drift_percent for reading in ours if length == "long"]

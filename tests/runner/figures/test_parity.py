@@ -72,6 +72,17 @@ def test_repeats_widen_the_tolerance() -> None:
     assert compare([curve(1, off=0.3)], [curve(4)]).same is False
 
 
+def test_repeats_of_other_cells_widen_it_too() -> None:
+    ours, theirs = [curve(1, off=0.3)], [curve(4)]
+    others = [curve(5, off=0.4), curve(6), curve(7, off=0.2)]
+    assert compare(ours, theirs, [others]).same
+    assert compare(ours, theirs, [[curve(5), curve(6), curve(7)]]).same is False
+    shorter = [{step: loss for step, loss in each.items() if step < 80} for each in others]
+    assert compare(ours, theirs, [shorter]).same is False
+    unknown = [dict.fromkeys(each, math.nan) for each in others]
+    assert compare(ours, theirs, [unknown]).same is False
+
+
 def test_not_a_number_in_ours_alone_diverges_there() -> None:
     ours = curve(1)
     ours[70] = math.nan

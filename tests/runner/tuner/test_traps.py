@@ -88,6 +88,17 @@ def test_a_wrong_loss_is_no_winner(tmp_path: Path, loss: Any, words: str) -> Non
     assert words.lower() in candidate(tuned, BEST).reason.lower()
 
 
+def test_where_runs_of_one_setting_differ_as_much_no_loss_is_wrong(tmp_path: Path) -> None:
+    """As Llama 3 8B's at a learning rate that is too high: the repeats of the final say so."""
+
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        off = 0.6 if (number + is_best(values)) % 2 else 0.0
+        return steady(step_s(values), loss=lambda n: 8.0 / (1 + 0.05 * n) + off * (n > 8))
+
+    tuned = Tuning(tmp_path, behave, tune_matrix(KNOBS)).go()
+    assert tuned.winner == BEST
+
+
 def test_all_equal_the_one_with_least_memory_wins(tmp_path: Path) -> None:
     def behave(values: Mapping[str, Any], number: int) -> Behaviour:
         small = values["zero_stage"] == 1
