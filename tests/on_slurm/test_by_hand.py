@@ -59,7 +59,10 @@ def test_a_run_that_fails_by_hand_is_a_failed_job(slurm_cluster: SlurmCluster) -
         "name": "hand",
         "defaults": {
             **{"system": "command", "nodes": 2, "devices_per_node": 1, "cwd": str(folder)},
-            **{"argv": ["bash", "-c", "exit $((3 * {node_rank}))"], "log": {"step": r"s (\d+)"}},
+            **{
+                "argv": ["bash", "-c", "sleep {node_rank}; exit $((3 * {node_rank}))"],
+                "log": {"step": r"s (\d+)"},
+            },
         },
     }
     bench = SlurmBench(slurm_cluster, folder, matrix)
