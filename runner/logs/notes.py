@@ -7,6 +7,7 @@ Python's own regular expressions.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import re2
 
@@ -137,16 +138,16 @@ class Notes:
         if mib is not None:
             self.devices.see(mib, None)
 
-    def scan(self, text: bytes) -> list[tuple[int, bytes]]:
+    def scan(self, text: bytes) -> Sequence[tuple[int, bytes]]:
         """Look through whole lines of a log for all of it; return all marks in them."""
-        marks = [(match.start(), match.group()) for match in _MARKS.finditer(text)]
+        marks = _marks_in(text)
         self._awaited.clear()
         for at in places(text, _LOADED_MARK):
             self._compiled(_LOADED.match(text, at))
         for at, mark in marks:
             if reader := _READERS.get(mark):
                 reader(self, text, at)
-        self.devices.scan(text, marks)
+        self.devices.scan(text)
         return marks
 
     def _evaluation(self, text: bytes, at: int) -> None:
@@ -237,6 +238,10 @@ _READERS: Mapping[bytes, Callable[[Notes, bytes, int], None]] = {
 }
 _LATIN_1 = re2.Options()
 _LATIN_1.encoding = re2.Options.Encoding.LATIN1  # bytes, whatever they are
-_MARKS = re2.compile(
-    b"|".join(map(re.escape, (*_READERS, *overflow.MARKS, *smi.HEADER_MARKS))), _LATIN_1
-)
+_MARKS = re2.compile(b"|".join(map(re.escape, (*_READERS, *overflow.MARKS))), _LATIN_1)
+
+
+@lru_cache(maxsize=2)  # each kind of log line looks at the same text
+def _marks_in(text: bytes) -> tuple[tuple[int, bytes], ...]:
+    """Return each mark of a text, and where it begins."""
+    return tuple((match.start(), match.group()) for match in _MARKS.finditer(text))

@@ -7,7 +7,7 @@ or a table is known by what it calls memory, with a `[%]` or `(%)` on its line.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +17,6 @@ from runner.logs.numbers import quantity
 
 _HEADER_MARK = b"memory.used [MiB]"
 _NPU_MARK = b"Memory-Usage(MB)"
-HEADER_MARKS = _HEADER_MARK, _NPU_MARK
 _COLUMN = re.compile(rb"([a-z_.]+)(?: \[([^][\r\n]+)\])?(, ?)?")
 _VALUE = {b"%": re.compile(rb"(\d{1,3}) %"), b"MiB": re.compile(rb"(\d{1,7}) MiB")}
 # The number at the end of a cell that has other words before it.
@@ -42,13 +41,10 @@ class Devices:
     _npu: bool = False
     _lines: set[bytes] = field(default_factory=set)  # with headers, that were looked at
 
-    def scan(self, text: bytes, marks: Sequence[tuple[int, bytes]]) -> None:
-        """Look through whole lines of a log, in which these marks stand."""
-        end = 0
-        for at, mark in marks:
-            if mark in HEADER_MARKS and at >= end:
-                begin, end = text.rfind(b"\n", end, at) + 1 or end, line_end(text, at)
-                self._learn(text[begin : min(end, begin + LONGEST_HEADER)])
+    def scan(self, text: bytes) -> None:
+        """Look through whole lines of a log."""
+        for line in _header_lines(text):
+            self._learn(line)
         if self._headers:
             used_mib, busy_percent = _highest(text, tuple(map(tuple, self._headers)))
             if used_mib is not None:
@@ -77,6 +73,19 @@ class Devices:
 
 
 @lru_cache(maxsize=2)  # each kind of log line looks at the same text
+def _header_lines(text: bytes) -> tuple[bytes, ...]:
+    """Return the different lines of a text that have a mark of a header, at most MOST_LINES."""
+    lines = dict[bytes, None]()
+    for mark in (_HEADER_MARK, _NPU_MARK):
+        at, end = text.find(mark), 0
+        while at >= 0 and len(lines) < MOST_LINES:
+            begin, end = line_start(text, at, end), line_end(text, at)
+            lines[text[begin : min(end, begin + LONGEST_HEADER)]] = None
+            at = text.find(mark, end)
+    return tuple(lines)
+
+
+@lru_cache(maxsize=2)
 def _highest(
     text: bytes, headers: tuple[tuple[bytes, ...], ...]
 ) -> tuple[float | None, float | None]:
