@@ -1,6 +1,7 @@
 """job.sh of a run, given to sbatch by a person: it does what bench had the nodes do."""
 
 import json
+import signal
 
 import pytest
 
@@ -59,14 +60,12 @@ def test_a_run_that_fails_by_hand_is_a_failed_job(slurm_cluster: SlurmCluster) -
         "name": "hand",
         "defaults": {
             **{"system": "command", "nodes": 2, "devices_per_node": 1, "cwd": str(folder)},
-            **{
-                "argv": ["bash", "-c", "sleep {node_rank}; exit $((3 * {node_rank}))"],
-                "log": {"step": r"s (\d+)"},
-            },
+            **{"argv": ["bash", "-c", "exit $((3 * {node_rank}))"], "log": {"step": r"s (\d+)"}},
         },
     }
     bench = SlurmBench(slurm_cluster, folder, matrix)
     bench.run()
     script = next(bench.campaign.glob(f"{names.ATTEMPTS}/{names.JOB_SCRIPT}"))
     done = slurm_cluster.run(["sbatch", "--wait", f"--chdir={folder}", str(script)])
-    assert done.returncode == 3, done.stdout + done.stderr
+    # srun's is the highest of all ranks, and it kills those that have not ended by then.
+    assert done.returncode in (3, 128 + signal.SIGTERM), done.stdout + done.stderr
