@@ -31,7 +31,7 @@ _MARKS = ("token", "secret", "pass", "pwd", "credential", "key", "private", "aut
 _BEFORE = re.compile(r"[\w.-]{0,64}\Z")
 # Behind the core of a name: its rest, what stands between, and the value.
 _VALUE = re.compile(
-    r"(?P<rest>[\w-]{0,64})(?P<close>\\?[\"'])?\]?"
+    r"(?P<rest>(?:\w|-(?!>)){0,64}+)(?P<close>\\?[\"'])?\]?"
     r"(?P<between>[ \t]{0,40}(?:[=-]>|:=|[=:])[ \t]{0,40}|,[ \t]{0,40}|[ \t]+\.{3,}[ \t]*|[ \t]+)"
     r"(?:[\[(][ \t]*)?(?:(?:Bearer|Basic|Token)[ \t]+)?"
     r"(?:(?P<quote>\\?[\"'])(?P<quoted>[^\n]{1,20000}?)(?P=quote)"

@@ -17,11 +17,12 @@ GENERIC = (" ", "1", "a", "A", "_", ".", ":", "|", "[", "]", "(", "=", "1.", "a.
 LETTERS = "a1 _.-:|A([]=/,\"'\\@x\t%"
 SUFFIXES = ("\0", "!")
 SAMPLES = 3  # texts that are tried of a class of letters
-SMALL, LARGE = 4_000, 16_000  # letters
+SHORT, SMALL, LARGE = 400, 4_000, 16_000  # letters
 MOST_LINES = 600  # of one pattern; one of more is made of others, each of which is measured,
 SOME_LINES = 100  # and is tried on these
 QUICK_S = 0.004  # for LARGE; what is quadratic takes fifty times as long
 SLOW_S = 0.04  # for SMALL, or less
+MOST_EARLY_GROWTH = 30.0  # from SHORT to SMALL: linear is 10, quadratic 100
 MOST_GROWTH = 9.0  # from SMALL to LARGE: linear is 4, quadratic 16
 
 
@@ -186,9 +187,13 @@ def superlinear(pattern: re.Pattern[Any]) -> str | None:
     lines = list(worst_lines(pattern))
     every = len(lines) // SOME_LINES if len(lines) > MOST_LINES else 1
     for line in lines[::every]:
-        for size in (20, 26, 400, SMALL):  # what doubles with each letter is found at the first
+        for size in (20, 26, SHORT):  # what doubles with each letter is found at the first
             if cost_s(pattern, line(size)) > SLOW_S and cost_s(pattern, line(size), 2) > SLOW_S:
                 return line(size)[:80]
+        if cost_s(pattern, line(SMALL)) > SLOW_S:  # linear, on a slow machine, or to be stopped
+            short, small = (cost_s(pattern, line(size), 2) for size in (SHORT, SMALL))
+            if small > MOST_EARLY_GROWTH * short:
+                return line(SMALL)[:80]
         if cost_s(pattern, line(LARGE)) < QUICK_S:
             continue
         small, large = (cost_s(pattern, line(size), 3) for size in (SMALL, LARGE))
