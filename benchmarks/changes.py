@@ -4,8 +4,8 @@
 
 Series of samples/s of 5 to 60 campaigns are made from a seed: noise alone, or with one step down.
 A step counts as found where a change of the same direction is reported within two campaigns of it;
-`false` is the share of series in which any change is reported that is none. The noise of each
-kind has the standard deviation that is said, in percent:
+`false` is the share of series in which a change is reported although nothing changed. The noise
+of each kind has the given standard deviation, in percent:
 
     gaussian     independent
     heavy        Student's t of 2 degrees of freedom, whose quartiles are those of a gaussian

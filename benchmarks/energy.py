@@ -7,8 +7,8 @@ Simulated: a device is idle, starts up, warms up, trains, and is idle while the 
 counter is renewed each 20 to 100 ms, the sampler looks once a second, the log is polled each 0.5 to
 8 s, each with a phase of its own. What that leaves on disk (launcher.log, timeline.jsonl,
 samples.csv, done.json) is read as `collect` reads a run. The log's times are whole; or they leave
-out 1 to 3 ms of each step, as where a clock stops while its trainer reports; or there are none that
-tie its lines (nanoGPT's log_interval 2).
+out 1 to 3 ms of each step, as where a clock stops while its trainer reports; or nothing
+ties its lines (nanoGPT's log_interval 2).
 
 On a GPU the trainer is a loop of matrix products, with pauses in half of the runs, that prints
 nanoGPT's lines. node/nvml.py looks 20 times a second, which is the reference; each twentieth look
@@ -289,7 +289,7 @@ def trained(work: Callable[[], None], step_s: float, window_s: float, pause: flo
 
 
 def on_gpu(seed: int) -> bool | None:
-    """Print the table of runs on a GPU; None where there is none to be had."""
+    """Print the table of runs on a GPU; None without a GPU."""
     try:
         import torch
 

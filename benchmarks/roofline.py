@@ -6,7 +6,7 @@ r"""The least time that a training step of the reference trainer can take, part 
 
 Each part has FLOPs and bytes that it moves to and from the device's memory; its floor is the longer
 of the two at the given rates, since one hides behind the other inside a kernel, and kernels follow
-one another; times in parentheses run beside the products. What is counted stands in
+one another; times in parentheses run beside the products. What is counted is in
 benchmarks/training_step.py. MFU is the project's own formula, runner/figures/flops.py, which
 has attention in full.
 

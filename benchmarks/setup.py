@@ -99,7 +99,7 @@ def timed(cluster: Cluster, inventory: Path, **environment: str) -> Spent:
 def parts(cluster: Cluster, inventory: Path, folder: Path) -> dict[str, float]:
     """Where a run's time goes: each play to seconds until its last node had done each task.
 
-    Ansible's own start, and what lies between two tasks, are what is lacking to the whole.
+    Ansible's own start, and the time between two tasks, are the difference to the whole.
     """
     reports = {
         "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.junit",

@@ -4,11 +4,11 @@ r"""Where a step of the reference trainer spends its device's time.
         [--trace FILE] OPTIONS OF train.py
 
 On several devices: <Python> -m torch.distributed.run --nproc_per_node 2 benchmarks/step_profile.py
-and so on; rank 0's device is shown. Without --data-path random tokens are trained on, which lie in
+and so on; rank 0's device is shown. Without --data-path random tokens are trained on, which are in
 build/step_profile. All else is train.py as it is: this runs its iterations, some before (compiling,
 warm-up), some as they are, and some under torch's profiler. It prints the milliseconds of kernels
 by category, idle time, the longest kernels, and on CUDA the most memory of both halves of a step.
-On a CPU kernels are operators, each without those that it calls; idle is what lies between them.
+On a CPU kernels are operators, each without those that it calls; idle is the time between them.
 """
 
 import argparse

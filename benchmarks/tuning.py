@@ -111,7 +111,7 @@ class Group:
 def read(paths: Iterable[Path]) -> list[Row]:
     """Read tables. A full recomputation is what they were measured with.
 
-    Raises UserError that names the file and the line of what is no such table.
+    Raises UserError that names the file and the line that does not fit.
     """
     rows: list[Row] = []
     for path in paths:

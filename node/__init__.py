@@ -2,6 +2,6 @@
 
 A program is a function of a module here, named as `module:function` (`env.look:look`): it gets one
 JSON value and returns another, or raises node.answer.ProgramError. plugins/program.py sends it with
-the modules that it imports, and no more; nothing of it has to be on the node. Modules that need
+only the modules that it imports; nothing of it has to be on the node. Modules that need
 more than the standard library say so in their first lines, and import it where they use it.
 """

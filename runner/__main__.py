@@ -183,7 +183,7 @@ def _refused(sentences: Sequence[str]) -> int:
 
 
 def _check_text(words: Sequence[str]) -> None:
-    """Refuse what no file of a campaign could hold: a path that is no text. Raises UserError."""
+    """Refuse a path that is not text, which no file of a campaign could hold. Raises UserError."""
     for word in words:
         try:
             word.encode()

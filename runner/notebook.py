@@ -16,10 +16,10 @@ def frame(
     runs: str | Path = DEFAULT_RUNS,
     baseline: str | None = None,
 ) -> DataFrame:
-    """Return one row a cell, with the columns of `collect --format csv`, typed.
+    """Return one row per cell, with the columns of `collect --format csv`, typed.
 
     `campaign` is a name in `runs`, a folder, or what `export` wrote; without one, the campaign run
-    last. `baseline` is AXIS=VALUE, else the matrix's. Units stand in the columns' names; a whole
+    last. `baseline` is AXIS=VALUE, else the matrix's. Units are in the columns' names; a whole
     number that is missing is NA, another NaN (docs/measures.md). Raises UserError where there is
     no such campaign, axis or value.
     """

@@ -1,7 +1,7 @@
 """TrainBench for other programs: its command, and `frame` for notebooks.
 
-A wheel's own files lie in `shipped/` below this package, where no other program finds its `runner`,
-`node` and `plugins`; in a checkout they lie beside it.
+A wheel's own files are in `shipped/` below this package, where no other program finds its `runner`,
+`node` and `plugins`; in a checkout they are beside it.
 """
 
 from __future__ import annotations

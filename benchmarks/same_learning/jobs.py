@@ -69,7 +69,7 @@ class Store:
             return None
 
     def why_not(self, job: Job) -> str:
-        """Say why the last try of a job failed; nothing where there was none."""
+        """Return why the last try of a job failed; empty without one."""
         try:
             said = self._path(job, ".failed").read_bytes().splitlines()
         except FileNotFoundError:

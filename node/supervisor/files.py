@@ -15,7 +15,7 @@ def write(path: str, text: str) -> None:
 
 
 def size_of(path: str) -> int:
-    """A file's size in bytes; 0 where there is none yet."""
+    """A file's size in bytes; 0 before it exists."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -31,7 +31,7 @@ def stamp_of(path: str) -> int | None:
 
 
 def part(path: str, offset: int, length: int) -> bytes:
-    """Bytes of a file that is no link; none where there is no such file."""
+    """Bytes of a file that is not a link; empty where it is missing."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
             stream.seek(offset)

@@ -54,7 +54,7 @@ def shared_root(folder: str, other: str) -> RefusedError:
 
 
 def prune(job: dict[str, Any]) -> None:
-    """Remove the oldest of this campaign's folders that were fetched, but for KEPT_RUNS of them.
+    """Remove the oldest of this campaign's folders that were fetched, except the newest KEPT_RUNS.
 
     A folder that nobody fetched stays, and so does one of another user. Nodes that share a root
     have folders of their own (runner/terms/cluster.py), and each looks into its own.

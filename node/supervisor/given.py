@@ -46,7 +46,7 @@ def take_devices(job: dict[str, Any]) -> None:
 
 
 def taken_secrets() -> dict[str, str]:
-    """Take the variables that stand in no file out of this process's environment."""
+    """Remove the variables that must not be in a file from this process's environment."""
     names = [name for name in os.environ if name.startswith(SECRETS)]
     return {name[len(SECRETS) :]: os.environ.pop(name) for name in names}
 
@@ -57,7 +57,7 @@ def host_name() -> str:
 
 
 def address_of(host: str) -> str:
-    """Return how the other nodes reach this one: its name where that is no loopback address.
+    """Return how the other nodes reach this one: its name, except where that is a loopback address.
 
     Else the address that faces the node that the step was launched from.
     """

@@ -39,7 +39,7 @@ class Stalls:
         self.grown = self.looked = float("inf")
 
     def begin(self, now: float) -> None:
-        """Count from now: what came before was no silence of the trainer's."""
+        """Count from now: the time before is not the trainer's silence."""
         self.grown = self.looked = now
 
     def stalled(self, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""What others, or an older run of ours, left on a node, in sentences. Pure.
+"""What others, or an earlier run, left on a node, in sentences. Pure.
 
 Texts of /proc and numbers of disks go in (surroundings.py reads them); out come sentences that
 name pid, user and age. docs/reliability.md says which of them refuse a run, and which are noted.

@@ -1,4 +1,4 @@
-"""End what an older run of ours left on this node, where its supervisor is dead."""
+"""End the processes that an earlier run left on this node, where its supervisor is dead."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def end_orphans(job: dict[str, Any], around: Around) -> list[str]:
 def orphans(pids: set[int]) -> dict[int, int]:
     """Return this user's processes that belong to a run whose supervisor is dead, pid to start.
 
-    The supervisor that started a process stands in its environment, as one of this boot and of
-    these pids; of any other it is not known whether it lives.
+    A process has its supervisor in its environment, as a process of this boot and these pids;
+    whether any other is alive is unknown.
     """
     here = place_of_pids()
     found = {}
@@ -60,7 +60,7 @@ def orphans(pids: set[int]) -> dict[int, int]:
 
 
 def lives(identity: str) -> bool:
-    """Whether the process `PID:START` is there; taken to be so where that is no process's name."""
+    """Whether the process `PID:START` is there; true for a text of another form."""
     pid, _, start = identity.partition(":")
     if not (pid.isdigit() and start.isdigit()):
         return True

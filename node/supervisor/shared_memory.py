@@ -45,7 +45,7 @@ def look_at_shm(around: Around) -> list[str]:
 
 
 def files_in_shm() -> Iterator[tuple[str, int, int, int, float]]:
-    """Yield what stands in /dev/shm: name, uid, inode, bytes, age; a folder with all within."""
+    """Yield the contents of /dev/shm: name, uid, inode, bytes, age; a folder with all within."""
     now = time.time()
     try:
         names = os.listdir(SHM)

@@ -26,8 +26,8 @@ def take_stacks(job: dict[str, Any], dead: dict[int, int]) -> list[dict[str, Any
     or the node has it and may look, into stacks.txt; else Python's own faulthandler, which the
     trainer's environment turns on (PYTHONFAULTHANDLER), writes all threads' stacks into the log at
     ABRT. Children come first and their parents are held meanwhile: a launcher that sees a rank die
-    would end the others before they have written. What is no Python is left alone: ssh may bring
-    another node's stacks.
+    would end the others before they have written. Other programs than Python are left alone:
+    ssh may bring another node's stacks.
     """
     found: dict[int, dict[str, Any]] = {}
     pids = ours(job["mark"], os.getpid())
@@ -90,7 +90,7 @@ def label(one: dict[str, Any]) -> str:
 
 
 def note(line: str) -> None:
-    """A line of ours in the trainer's log."""
+    """Write a line of the supervisor's into the trainer's log."""
     with open(LOG, "ab") as stream:
         stream.write(b"\n" + line.encode() + b"\n")
 

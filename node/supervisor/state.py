@@ -74,7 +74,7 @@ def stop_reason() -> str | None:
 def lease_over(seen: dict[str, Any], now: float, lost_s: float, path: str = LEASE) -> float:
     """Return how long a lease held that nobody renewed in time; 0 while it holds.
 
-    It holds as many seconds as stand in the file, or `lost_s`. The value of its mtime is never
+    It holds for the seconds given in the file, or `lost_s`. The value of its mtime is never
     compared with a clock; `seen` keeps what was seen of it.
     """
     stamp = stamp_of(path)

@@ -1,7 +1,7 @@
-"""Look around on a node before a run: refuse, note, and end what an older run of ours left.
+"""Look around on a node before a run: refuse, note, and end what an earlier run left.
 
-What is found is judged by leftovers.py. What cannot be seen, as under hidepid or without rights,
-is no finding and no error. A clean node costs a few files of /proc: more is read where they say so.
+leftovers.py judges what was seen. What cannot be seen, as under hidepid or without rights, is
+neither reported nor an error. A clean node costs a few files of /proc: more is read if needed.
 """
 
 from __future__ import annotations

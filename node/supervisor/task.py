@@ -4,8 +4,8 @@
 
 run.json is read where bench wrote it, and log, samples and done.json are written where bench reads
 them. The nodes of a run meet in its folder; node rank 0 (node/supervisor/head.py) picks the port
-and says in placement.json who takes part. What only the job knows stands in run.json as words such
-as {master_addr}; they are filled in here, as data.
+and says in placement.json who takes part. What only the job knows is a placeholder in run.json,
+such as {master_addr}; it is replaced here, as data.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Task:
         self.was_set_up = False
 
     def halt(self, cause: Cause, words: str) -> None:
-        """Say first why the run ends; whoever comes later leaves it as it is."""
+        """Record why the run ends, if nobody has yet: the first reason stays."""
         content = {"schema": 1, "cause": cause, "host": self.host, "message": words}
         create_once(os.path.join(self.folder, HALT), json.dumps(dict(content, at=time.time())))
 

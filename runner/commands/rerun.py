@@ -42,7 +42,7 @@ The new run is in the campaign rerun-<campaign>, as one more repeat of its cell;
 table stays what it was (`bench --again --only CELL` replaces a result in its own campaign). At the
 end the two are compared.
 
-What a run says is executed on the nodes, whoever wrote it: read it before you say yes.
+The commands recorded in a bundle are executed on the nodes: read them before you say yes.
 
 exit codes: 0 the run is ok, 1 it is not, 2 bad input, nothing was launched, 130 Ctrl-C
 """

@@ -13,10 +13,10 @@ End what a bench left behind; with --campaign end a bench that lives, too, as Ct
   python -m runner stop --campaign NAME       the bench of this machine that runs it, and its
                                               jobs, queued and running
   python -m runner stop -i inventory/slurm    all campaigns' jobs
-  python -m runner stop -i inventory/mine     over ssh: every run on these nodes, whoever's
+  python -m runner stop -i inventory/mine     over ssh: every run on these nodes, all users'
 
-Jobs are cancelled by id, and only those that carry the mark which a campaign wrote down.
-Runs are told to end first, so that their logs come home; the next bench makes them again. Over
+Jobs are cancelled by id, and only those with the mark that a campaign recorded.
+Runs are asked to end first, so that their logs are fetched; the next bench runs them again. Over
 ssh, playbooks/stop.yml is played.
 
 exit codes: 0 nothing is left; 2 the nodes or the queue could not be asked; 130 Ctrl-C

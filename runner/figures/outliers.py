@@ -22,7 +22,7 @@ LEAST = 3.0
 
 @functools.cache
 def critical(count: int) -> float:
-    """Return how many standard deviations below the reference are no chance of `count` figures.
+    """Return how many standard deviations below the reference are not chance among `count` figures.
 
     >>> [round(critical(count), 1) for count in (1, 4, 64, 1024)]
     [4.1, 4.5, 5.2, 5.8]

@@ -378,7 +378,7 @@ def _needed(arrival: Arrival, horizon: float) -> float:
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Return twice the rank of each value, from 2; equal values share the mean of theirs."""
+    """Return twice the rank of each value, from 2; equal values share the mean of their ranks."""
     ordered = sorted(values)
     return [2 * ordered.index(value) + ordered.count(value) + 1 for value in values]
 

@@ -77,7 +77,7 @@ class RunFolder:
         return planned
 
     def _above(self) -> Iterator[Path]:
-        """Yield the folders of a campaign that a run's lies in: its cell's, its repeat's."""
+        """Yield the folders that contain a run's folder: its cell's, its repeat's."""
         if re.fullmatch(r"attempt\d+", self.path.name) and self.path.parent.name.startswith(
             "repeat"
         ):

@@ -95,7 +95,7 @@ def waited_for(ranks: Sequence[RankState]) -> str:
         return f"the others waited for {_rank_names(holders)}, which was {holders[0].held}"
     if holders:
         return (
-            f"{_rank_names(holders)} stood at {holders[0].frame}, the others waited in a collective"
+            f"{_rank_names(holders)} hung at {holders[0].frame}, the others waited in a collective"
         )
     return ""
 

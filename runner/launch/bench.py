@@ -35,7 +35,7 @@ class Tally:
     """What a bench did: how many cells' repeats ended how. `exit_code` is the command's.
 
     `expired`: the campaign's limit, `limit_s`, ended it, and not every cell has run. `resumes`: the
-    same command goes on with what has not run; with --again it begins anew.
+    same command continues with what has not run; with --again it runs all cells once more.
     """
 
     ok: int

@@ -125,7 +125,7 @@ class Status:
         return sum(self.ended.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `status --format json` prints: numbers, and no sentence of ours."""
+        """Return what `status --format json` prints: numbers without sentences."""
         content: dict[str, Any] = {"schema": 1, **asdict(self)}
         for one in (content, *content["runs_now"], *content["queued"]):
             for key in _DRAWN:

@@ -1,8 +1,8 @@
-"""One bench a cluster: while a campaign runs, its nodes are no other campaign's.
+"""One bench per cluster: while a campaign runs, no other campaign uses its nodes.
 
-A lock file a node (its address and root folder), or an allocation that several benches may be in,
-in this user's cache: it holds for all folders of
-runs. The lock on the node itself (roles/launch) is the second line, for another user or another
+A lock file per node (its address and root folder), or per allocation that several benches may be
+in, in this user's cache: it holds for all folders of runs. The lock on the node itself
+(roles/launch) is the second line, for another user or another
 control machine; it is free between two runs, so that alone it would let two campaigns take turns.
 """
 

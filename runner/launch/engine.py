@@ -76,8 +76,8 @@ class Engine(Protocol):
     ) -> Mapping[str, Inspected]:
         """Return what the hosts have of what is asked, each by its name.
 
-        Where nodes are known beforehand, what each is stands in the campaign's folder afterwards. A
-        host that is out of reach is said there, too. Raises UserError where none could be asked,
+        Where nodes are known beforehand, the facts of each are in the campaign's folder afterwards,
+        also which hosts cannot be reached. Raises UserError where none could be asked,
         KeyboardInterrupt where it was cancelled.
         """
 
@@ -102,7 +102,7 @@ class Engine(Protocol):
         """Say whether a run without an outcome was handed over, so that `run` can follow it."""
 
     def by_hand(self, run: Run) -> tuple[str, str]:
-        """Return a script by which a person runs a run again without bench: its name, its text."""
+        """Return a script by which a person repeats a run without bench: its name, its text."""
 
     def waiting(self, run: RunFolder) -> str:
         """Say what a run that has not begun waits for: `queued, 3rd, Priority, expected 12:40`.
@@ -123,7 +123,7 @@ class Surveyor(Engine, Protocol):
     def survey(self, checkup: Checkup, roles: bool, cancelled: Callable[[], bool]) -> Surveyed:
         """Leave in a checkup's folder what each of these nodes is.
 
-        With `roles`, what each role's verify entry says stands there, too, where nodes are set up
+        With `roles`, the answers of each role's verify entry are there, too, where nodes are set up
         one by one.
         """
 

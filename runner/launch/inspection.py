@@ -54,9 +54,9 @@ def inspect(
 ) -> dict[str, dict[str, int]]:
     """Inspect the nodes that `cells` use; return dataset name to its files' sizes in bytes.
 
-    `matrix` is the text of their matrix: that file may lie beside the trainer, and may grow. Raises
-    UserError naming the node (all that are out of reach) and the cure: not set up, different from
-    the others, a dataset too small for the cells, or not what the campaign began with.
+    `matrix` is the text of their matrix: that file may be in the trainer's folder, and may grow.
+    Raises UserError naming the node (all that are out of reach) and the cure: not set up, different
+    from the others, a dataset too small for the cells, or not what the campaign began with.
     """
     refuse_unedited(cluster)
     nodes = cluster.nodes[: max(cell.nodes_held for cell in cells)]

@@ -1,7 +1,7 @@
 """bench --notify COMMAND: a command of the user's own, run at a campaign's end and at failures.
 
 It is told by environment variables and, on standard input, by the event as one JSON object
-(docs/runs.md). What it prints is dropped; that it fails, or takes too long, is a line and no more.
+(docs/runs.md). What it prints is dropped; a failure or a timeout prints one line.
 """
 
 import json

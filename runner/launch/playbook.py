@@ -1,4 +1,4 @@
-"""Run a playbook for a person: a line a step and node; all of Ansible's words go to a file."""
+"""Run a playbook for a person: a line per step and node; all of Ansible's output goes to a file."""
 
 import json
 import os
@@ -135,7 +135,7 @@ def _follow(
 
 
 def _heard(said: IO[bytes]) -> Iterator[Told]:
-    """Yield what was said since; a line that is not whole yet is left for the next time."""
+    """Yield the new lines; an incomplete line is left for the next time."""
     while line := said.readline():
         if not line.endswith(b"\n"):
             said.seek(-len(line), os.SEEK_CUR)

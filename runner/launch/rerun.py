@@ -1,4 +1,4 @@
-"""Run one recorded run once more: one's own as it was recorded, a stranger's planned anew.
+"""Run one recorded run once more: one's own as it was recorded, a stranger's planned again.
 
 The new run is in a campaign of its own, `rerun-<campaign>`, as one more repeat of its cell, so
 that the old campaign's table stays what it was. Of a run that bench made for this user the recorded

@@ -47,8 +47,8 @@ class Shortened:
 class Region(Live):
     """The lines at the end of a terminal that are written over, also where its size changed.
 
-    A terminal that becomes narrower wraps what stands there: each line takes more rows than it had,
-    which rich does not know, so that some would stay as ghosts.
+    A terminal that becomes narrower wraps the lines on it: each takes more rows than it had, which
+    rich does not know, so that some would stay as ghosts.
     """
 
     def __init__(self, console: Screen) -> None:
@@ -74,10 +74,10 @@ class Region(Live):
 
 
 def to_the_bottom(console: Screen) -> None:
-    """Go to a terminal's last row, so that what follows stands in its last ones.
+    """Go to a terminal's last row, so that what follows fills its last rows.
 
     One whose size changes would else move rows of a region into its history, where they stay. Going
-    there scrolls nothing: no empty lines come to stand in the history.
+    there scrolls nothing: the history gets no empty lines.
     """
     if console.is_terminal and not console.is_dumb_terminal:
         console.control(Control.move(0, console.height))

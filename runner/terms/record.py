@@ -254,9 +254,9 @@ class Record:
     `device_kind` is what its nodes train on (cpu, cuda, npu), `hosts` are the nodes by rank.
     `noted` is what they said before it began that may disturb it, in sentences.
     `began` is when it did by the control node's clock (epoch seconds), `date` that day in UTC
-    (YYYY-MM-DD); it took `wall_s`, after a queue had held it for `queued_s` (None: there was none).
+    (YYYY-MM-DD); it took `wall_s`, after `queued_s` in a queue (None: without one).
     `tried` are the repeat's earlier attempts, oldest first.
-    `activation_checkpointing` None: nobody says it. `imported`: it is of a log from elsewhere, and
+    `activation_checkpointing` None: unknown. `imported`: it is of a log from elsewhere, and
     no `hosts` are known.
     `diagnosis` is a word of diagnosis.STATUSES where the logs name the first cause of a failure,
     and `log` then the log that does.

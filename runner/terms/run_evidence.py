@@ -49,7 +49,7 @@ class Evidence:
     """One attempt of a cell's repeat, node by node (by rank).
 
     It was read in `folder`; `shown` is the same folder as who reads the page or table finds it.
-    `script` is launch.sh in it, "" where there is none. `secrets` are names of variables whose
+    `script` is launch.sh in it, "" if it is missing. `secrets` are names of variables whose
     values no file holds. `missing` says why no node has a command, where none has.
     """
 

@@ -6,7 +6,7 @@ Runs on the control node, by the Python that runs Ansible (it needs PyYAML, git,
 Python of the nodes' version). The folder then has
 
     pip/                 wheels and source archives, flat
-    git/<host>/<path>    bare repositories with the pinned commits, and no more of their history
+    git/<host>/<path>    bare repositories with the pinned commits, without their history
     apt/<release>/       packages, a flat repository; they came before this program ran
     data/<host>/<path>   files by URL: corpora, single wheels, conda's installer
     manifest.json        every file with its size and checksum, and what stands in place of what

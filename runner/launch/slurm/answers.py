@@ -1,7 +1,8 @@
 """What Slurm's programs print, read as text from outside: nouns, or nothing. Pure.
 
 Text, not JSON: Slurm's JSON has another shape with each release. A job whose fields do not fit is
-left out, as if Slurm had not spoken of it: several programs are asked, and silence is no end.
+left out, as if Slurm had not listed it: several programs are asked, and without an answer a job
+has not ended.
 """
 
 import re
@@ -251,7 +252,7 @@ _MAYBE = ("by", "submitted_at", "starts_at", "ends_at")
 
 
 def _value(name: str, text: str) -> int | str | None:
-    """Return a field as JSON would have it; what is no number stays text, and fits not."""
+    """Return a field as JSON has it; text in place of a number stays text, and does not fit."""
     if name in _WHOLE or name in _MAYBE:
         number = _number(text)
         return text if number is None and name in _WHOLE else number

@@ -1,4 +1,4 @@
-"""Slurm's programs: the only place that starts them, but for the srun of a run itself.
+"""Slurm's programs: the only place that starts them, except a run's own srun.
 
 Each has a clean environment and a limit of time, and what it prints is read as text from outside
 (answers.py). A controller that does not answer is a `ControllerError`, after which one asks again.
@@ -187,7 +187,7 @@ def accounted(ids: Iterable[int]) -> dict[int, AccountedJob]:
 
 
 def cancel(ids: Iterable[int]) -> None:
-    """End these jobs, by their ids; those that have ended are none the worse for it."""
+    """End these jobs, by their ids; jobs that have ended are unaffected."""
     if numbers := sorted(set(ids)):
         _knows(_run("scancel", *map(str, numbers)))
 

@@ -116,10 +116,10 @@ def await_records(run: RunFolder, patience_s: float = LATE_S) -> bool:
 
 
 def show(run: RunFolder) -> None:
-    """Have what the nodes of a run that is over have written show here.
+    """Make visible here what the nodes of an ended run have written.
 
-    A view that looked for a log before there was one has a network file system remember for up to a
-    minute that there is none.
+    A network file system remembers for up to a minute that a log was missing when it was first
+    looked for.
     """
     files = [log.with_name(name) for log in run.logs().values() for name in (names.LOG, names.DONE)]
     absent = {file.parent: None for file in files if not file.exists()}

@@ -173,7 +173,7 @@ class Followed:
     def rest(self, gone: Callable[[], bool]) -> None:
         """Wait for the next look: the longer, the longer the job waits for nodes, as many may.
 
-        It may wait for those of a job of ours that should have left.
+        It may wait for a former job of the same campaign to release its nodes.
         """
         self.jobs.leaving.look()
         if self.begun:

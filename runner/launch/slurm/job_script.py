@@ -144,9 +144,9 @@ def srun_argv(
 
 
 def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
-    """Yield what has the tasks in a container, and which variables of ours they get.
+    """Yield srun's options for tasks in a container, and the variables that they get.
 
-    In one the user's own would stand in the way of the image's: a module's LD_LIBRARY_PATH.
+    The user's own variables would override the image's, as a module's LD_LIBRARY_PATH does.
     """
     step = orders.nodes[0].step if orders else ()
     if not orders or not step:

@@ -1,8 +1,8 @@
 """The queue, as all runs of a campaign see it: one question for all of them, and seldom.
 
 A thread asks squeue while somebody watches a job: each second at first, then half as often each
-time, up to a minute while nothing changes. Silence is no end: a job that squeue does not know is
-asked of scontrol, then of sacct; while the controller is away, what was known last holds.
+time, up to a minute while nothing changes. A job that squeue does not know has not
+ended: scontrol is asked, then sacct; while the controller is away, the last known state holds.
 """
 
 import threading

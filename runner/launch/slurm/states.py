@@ -118,7 +118,7 @@ _NEVER_PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _NEVE
 def job_end(
     number: int, state: str, reason: str = "", exit_code: int = 0, signal: int = 0, by: str = ""
 ) -> Ended | None:
-    """Return why a job has ended; None where it has not, or the state is none that we know.
+    """Return why a job has ended; None where it has not, or the state is unknown to us.
 
     `by` is who cancelled it, where that is known.
     """

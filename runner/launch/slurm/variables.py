@@ -30,9 +30,9 @@ def clean_environment(
 ) -> dict[str, str]:
     """Return the environment of each of Slurm's programs, from the user's own.
 
-    What Slurm's programs would obey is left out, but for the way to the cluster. What they print is
-    English, its times are seconds since 1970. `secrets` of cluster_env are put in under names of
-    their own, which the supervisor on the node takes off. Raises UserError for several clusters at
+    Variables that Slurm's programs obey are left out, except the cluster's address. They print
+    English, with times in seconds since 1970. `secrets` of cluster_env are put in under names of
+    their own, which the supervisor on the node removes. Raises UserError for several clusters at
     once, whose jobs share numbers.
     """
     user = os.environ if user is None else user

@@ -74,7 +74,7 @@ class StandingPlay:
 
 
 class Plays:
-    """The standing play of an engine: it begins with the first order, and anew where it died."""
+    """The standing play of an engine: it begins with the first order, and again if it died."""
 
     def __init__(self, begin: Begin, private: Path) -> None:
         self._begin, self._private = begin, private

@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--ffn-hidden-size", type=_positive, help="width of the perceptron, instead of the model's")
     add("--kv-channels", type=_positive, help="size of a head, instead of the model's; Llama only")
-    add("--seq-length", type=_positive, help="tokens a sample, instead of the model's")
+    add("--seq-length", type=_positive, help="tokens per sample, instead of the model's")
     add(
         "--vocab-size",
         type=_positive,

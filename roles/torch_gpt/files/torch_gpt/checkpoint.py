@@ -337,7 +337,7 @@ class Checkpoints:
     def load(self) -> tuple[Position, float, int]:
         """Load the newest checkpoint that is good; return its position, seconds and bytes.
 
-        Position 0 where there is none.  Those that are refused are named on rank 0.
+        Position 0 without one.  Those that are refused are named on rank 0.
         """
         began = time.perf_counter()
         names: list[Any] = [[path.name for path in self._there()] if not self.ranks.rank else []]

@@ -104,7 +104,7 @@ _OPERATORS = {
 def attention_of(run: Callable[[], Any]) -> tuple[Any, str]:
     """Return what ``run`` returns, and which kernels of attention it ran.
 
-    Compiled, ``math`` is no operator but its products: ``-``.
+    Compiled, ``math`` is not one operator but its products: ``-``.
     """
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         result = run()
@@ -115,9 +115,9 @@ def attention_of(run: Callable[[], Any]) -> tuple[Any, str]:
 class Replayed:
     """The forward and backward pass of a micro batch, recorded as one CUDA graph.
 
-    ``run`` leaves gradients where they lie, so that they must lie there from the first pass on.
+    ``run`` leaves gradients where they are, so that they must be there from the first pass on.
     All passes are of one pair of tensors, those before the recording, too: of others, which may
-    have other strides, torch.compile would make graphs anew while it is recorded.
+    have other strides, torch.compile would make new graphs while it is recorded.
     """
 
     def __init__(self, run: Callable[[Tensor, Tensor], Tensor], warm_ups: int) -> None:

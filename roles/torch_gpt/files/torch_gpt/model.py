@@ -75,7 +75,7 @@ class Decoder(nn.Module):
             self.token_embedding = None
 
     def prepare(self, device: torch.device) -> None:
-        """Compute what is no parameter."""
+        """Compute the buffers, which are not parameters."""
         if not self.llama:
             return
         head_size = next(iter(self.blocks.values())).head_size

@@ -220,7 +220,7 @@ def accumulation(options: argparse.Namespace, ranks: int) -> int:
     """Return the passes an iteration; fill in the global batch size if it was not given.
 
     Raises:
-        TrainerError: the ranks cannot be grouped, or the global batch is no multiple of micro
+        TrainerError: the ranks cannot be grouped, or the global batch is not a multiple of micro
             batch x data parallel ranks, or has too few passes for the pipeline's stages.
     """
     stages = options.pipeline_parallel

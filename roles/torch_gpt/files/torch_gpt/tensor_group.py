@@ -4,7 +4,7 @@ As Megatron-LM does (Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, se
 between the matrix products each rank has a part of the micro batch's tokens, and norms and residual
 sums are of that part alone; before a product that is cut by its outputs the group gathers the
 tokens, and after one that is cut by its inputs it adds up and scatters them.  A rank's weights are
-plain tensors, so that nothing but these two collectives stands between the products: DTensor's
+plain tensors, so that only these two collectives are between the products: DTensor's
 dispatcher kept the devices idle for a third of the time.
 """
 
