@@ -25,7 +25,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from benchmarks.training_step import Rates, Step
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 from runner.folder import stored
 from runner.systems.common import gpt, models
 

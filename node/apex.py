@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from node import parsing
 from node.answer import ProgramError
-from node.checked import Sha256, WheelName
 from node.checksum import sha256
 from node.files import read_text
+from node.program_output import found_a_full_disk, full_disk, last_lines, pairs
 from node.schema import Fields, Mapped, Plain, Text
-from node.words import found_a_full_disk, full_disk, last_lines, pairs
+from node.validated_text import Sha256, WheelName
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from node import parsing
 from node.answer import ProgramError
+from node.program_output import found_a_full_disk, full_disk, last_lines
 from node.schema import Fields, Text
-from node.words import found_a_full_disk, full_disk, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]

@@ -31,13 +31,13 @@ from typing import Any, NamedTuple
 
 from node import parsing
 from node.answer import ProgramError
-from node.checked import Sha256
 from node.checksum import BLOCK, checksums
 from node.files import write_text
 from node.mirrors import mirrored
 from node.printable import printable
+from node.program_output import FULL, full_disk, human
 from node.schema import Fields, Mapped, Text
-from node.words import FULL, full_disk, human
+from node.validated_text import Sha256
 
 TIMEOUT_S = 30  # without a byte
 SLOW_S = 300.0  # a connection that brings less than SLOW_BYTES in that time is ended

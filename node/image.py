@@ -31,7 +31,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from node import parsing, staged
+from node import manifest_folders, parsing
 from node.answer import ProgramError
 from node.canonical import canonical
 from node.checksum import sha256
@@ -287,7 +287,7 @@ def load(spec: Spec) -> Spec:
     path = os.path.join(spec["archive"], "image.bin")
     argv = [spec["engine"], "load", "--input", path]
     logged(spec, argv, "image-load", f"cannot be taken from {path}")
-    recipe_of_archive = staged.manifest_of(spec["archive"]).recipe or {}
+    recipe_of_archive = manifest_folders.manifest_of(spec["archive"]).recipe or {}
     if identity(spec) != recipe_of_archive.get("image"):
         raise ImageError(
             f"{spec['image']} became another image on the way; the nodes need one engine of one"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from node.answer import ProgramError
 from node.files import read_text
-from node.words import found_a_full_disk, full_disk, last_line, last_lines
+from node.program_output import found_a_full_disk, full_disk, last_line, last_lines
 
 if TYPE_CHECKING:  # Python 3.8 cannot say this when it runs
     Spec = dict[str, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from node.checked import Sha256
 from node.printable import printable
 from node.schema import AnyOf, Fields, Mapped, OneOf, Text, Words
+from node.validated_text import Sha256
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:

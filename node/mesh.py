@@ -29,10 +29,10 @@ from typing import Any
 
 from node import mesh_lines
 from node.answer import ProgramError
-from node.checked import SshKey
 from node.files import write_bytes, write_text
 from node.mesh_lines import MOST_KEYS, PEERS, Known
 from node.schema import Text
+from node.validated_text import SshKey
 
 PRIVATE = Text(most=20_000, lines=True)
 MOST_LETTERS = 1_000_000  # and bytes, of a file that a user has in ~/.ssh

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import List as ListOf
 from typing import NamedTuple
 
-from node.checked import Address, HostName, SshKey
 from node.schema import Fields, List
+from node.validated_text import Address, HostName, SshKey
 
 MOST_KEYS = 16  # host keys of one node
 MOST_ADDRESSES = 64  # of one node

@@ -20,10 +20,10 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from node import answer, image, sent, tree
+from node import answer, bootstrap, image, tree
 from node.answer import ProgramError
 from node.checksum import sha256
-from node.env import look as environment
+from node.env import inspection as environment
 from node.env.lock import parsed
 from node.files import read_json
 
@@ -136,8 +136,8 @@ def refusal(python: list[str], check: Spec, env: dict[str, str]) -> str:
     entry = f"checks.{check['program']}:check"
     try:
         completed = subprocess.run(
-            [*python, *sent.command(entry)],
-            input=sent.message(entry, check),
+            [*python, *bootstrap.command(entry)],
+            input=bootstrap.message(entry, check),
             capture_output=True,
             text=True,
             errors="replace",

@@ -18,10 +18,10 @@ from typing import Any
 
 from node import parsing
 from node.answer import ProgramError
-from node.checked import InsidePath, Sha256
 from node.checksum import sha256
 from node.files import write_text
 from node.schema import Fields, List, Mapped, Row, Text, Whole
+from node.validated_text import InsidePath, Sha256
 
 RECORD = ".have.json"
 FILES = Mapped(InsidePath, Row(Whole(), Sha256))

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import Any
 
-from node.words import human
+from node.program_output import human
 
 
 def remove(spec: dict[str, Any]) -> dict[str, Any]:

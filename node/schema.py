@@ -5,8 +5,8 @@ by node/parsing.py) before any other code sees it; programs on nodes that take f
 too. What does not fit is a `UnfitError` of one sentence. Each kind also writes itself as JSON
 schema, for docs/schemas/.
 
-A kind is anything with `check(value, where)` and `json_schema()`; the classes of node/checked.py,
-whose instances are text that fits, are kinds too.
+A kind is anything with `check(value, where)` and `json_schema()`; the classes of
+node/validated_text.py, whose instances are text that fits, are kinds too.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ import os
 import shutil
 from typing import Any
 
-from node import fetch, staged
+from node import fetch, manifest_folders
 from node.answer import ProgramError
-from node.checked import FileName, Sha256
+from node.program_output import FULL
 from node.schema import Mapped
 from node.sharing.getting import Getter
 from node.sharing.serving import Hub, listen
 from node.sharing.shelf import Shelf
-from node.words import FULL
+from node.validated_text import FileName, Sha256
 
 ASKED = Mapped(FileName, Sha256)  # datasets and their identities, which other nodes said
 
@@ -44,7 +44,7 @@ ASKED = Mapped(FileName, Sha256)  # datasets and their identities, which other n
 def share(spec: dict[str, Any]) -> dict[str, Any]:
     """Take part alone among the programs that change the folder; what came and went, in bytes."""
     try:
-        with staged.locked(spec["root"]):
+        with manifest_folders.locked(spec["root"]):
             return exchange(spec)
     except ProgramError as error:
         raise ProgramError(f"dataset error: {error}") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.apex import RECORD as WHEEL
-from node.checked import Checked, FileName, HostName, InsidePath, Sha256, SshKey
 from node.kinds import having
 from node.mesh_lines import MOST_KEYS
 from node.schema import (
@@ -26,6 +25,7 @@ from node.schema import (
     Whole,
     Words,
 )
+from node.validated_text import Checked, FileName, HostName, InsidePath, Sha256, SshKey
 
 if TYPE_CHECKING:
     from node.schema import Kind

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from node.checked import FileName
 from node.printable import printable
 from node.schema import UnfitError
+from node.validated_text import FileName
 from plugins import datasets
 from plugins.filter.mirrors import KINDS
 from plugins.filter.pins import PinError, has_compile, pin_plans

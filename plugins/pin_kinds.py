@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.checked import Checked, FileName, Sha256, VariableName
 from node.schema import AnyOf, Fields, Flag, List, Mapped, Number, OneOf, Text
+from node.validated_text import Checked, FileName, Sha256, VariableName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Send a program of node/ to where it runs: its module, and those that it imports.
 
-A message (node/sent.py says what is in it) travels on standard input, to a Python of which the
+A message (node/bootstrap.py says what is in it) travels on standard input, to a Python of which the
 command line says no more than the program's name; a program's arguments are not there.
 """
 
@@ -11,17 +11,18 @@ import hashlib
 import json
 import re
 import textwrap
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from node.sent import command
+from node.bootstrap import command
 
 __all__ = ["bundle", "command", "message", "sources"]
 
 ROOT = Path(__file__).resolve().parents[1]
-ALWAYS = ("node.sent", "node.answer")  # what receives every program
+ALWAYS = ("node.bootstrap", "node.answer")  # what receives every program
 # A message is made for each task and node, and parsing whole modules would take most of its time.
 TYPES_ALONE = re.compile(r"^([ \t]*)if TYPE_CHECKING:.*\n(?:\1[ \t]+.*\n|[ \t]*\n)*", re.MULTILINE)
 STATEMENT = re.compile(
@@ -31,12 +32,22 @@ STATEMENT = re.compile(
 )
 
 
-@cache
+# Hosts have threads, and two in ast.parse at once end with "AST constructor recursion depth
+# mismatch" on Python before 3.11.8 and 3.12.2 (python/cpython#106905).
+_PARSING = threading.Lock()
+
+
 def sources(entry: str) -> dict[str, str]:
     """Return the modules that the program `module:function` needs: name to text.
 
     Raises LookupError for a program that does not exist.
     """
+    with _PARSING:
+        return _sources(entry)
+
+
+@cache
+def _sources(entry: str) -> dict[str, str]:
     module, _, function = entry.partition(":")
     text = _read(f"node.{module}", ROOT)
     if text is None or not re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE):

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from node.printable import printable
+from node.program_output import FULL, full_disk
 from node.schema import UnfitError
-from node.words import FULL, full_disk
 from runner import __version__
-from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.escapes import TerminalLine
 from runner.base.paths import not_installed
+from runner.base.program_name import CALLED
 from runner.base.questions import ask_nobody
 from runner.base.streams import complain, forgive, guard, nobody_reads, open_closed, say_json
 from runner.commands import (

@@ -9,8 +9,8 @@ import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependen
 
 from runner.__main__ import parser
 from runner.accept.acceptance import AcceptState, NodeFault
+from runner.base.dataclass_schema import shape
 from runner.base.paths import PROJECT
-from runner.base.shape import shape
 from runner.compare.verdicts import ComparedCell
 from runner.expect.conditions import Subject
 from runner.expect.cost import BreakEven

@@ -39,8 +39,8 @@ else:
 
 SIGN = b"TRAINBENCH "
 INSPECT, FACTS = "supervisor.inspection:inspect", "facts.record:read"
-PREPARE, POLL = "supervisor.preparation:prepare", "supervisor.news:poll"
-FETCH, CLOSE = "supervisor.news:fetch", "supervisor.folders:close"
+PREPARE, POLL = "supervisor.preparation:prepare", "supervisor.polling:poll"
+FETCH, CLOSE = "supervisor.polling:fetch", "supervisor.run_folder:close"
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x9b31m\u202e"
 DEEP = "[" * 100_000
 DIGITS = "9" * 400

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from node.causes import Cause
+from runner.base.dataclass_schema import shape
 from runner.base.paths import DEFAULT_INVENTORY
-from runner.base.shape import shape
 from runner.board.refusal import NOT_DETECTED, REASONS
 from runner.doctor.items import ITEM_RULES
 from runner.expect.references import COLUMNS as REFERENCE_COLUMNS

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks.same_learning.paths import Machine
-from runner.base.shape import read
+from runner.base.dataclass_schema import read
 
 PROJECT = Path(__file__).resolve().parents[2]
 MODULES = PROJECT / "node/dataset"

@@ -19,15 +19,15 @@ import shutil
 import subprocess
 from typing import Any
 
-from node import answer, fetch, parsing, sent, staged
+from node import answer, bootstrap, fetch, manifest_folders, parsing
 from node.answer import ProgramError
-from node.checked import FileName
 from node.checksum import sha256
-from node.dataset import look, megatron_mmap, unpack
+from node.dataset import inspection, megatron_mmap, unpack
 from node.dataset.tokenizer_form import tokenizer_form
 from node.files import read_text, write_text
+from node.program_output import FULL
 from node.schema import Mapped, Text, Whole
-from node.words import FULL
+from node.validated_text import FileName
 
 SENDS = ("node.dataset.build_corpus", "node.dataset.tokenize_text")
 SCHEMA = 1
@@ -50,8 +50,8 @@ class Stage:
 
     def run(self) -> dict[str, Any]:
         """Make it and put it in place; what came from where."""
-        staged.refuse_foreign(
-            os.path.join(self.root, self.name), self.name, staged.State(self.root)
+        manifest_folders.refuse_foreign(
+            os.path.join(self.root, self.name), self.name, manifest_folders.State(self.root)
         )
         shutil.rmtree(self.out, ignore_errors=True)
         os.makedirs(self.out)
@@ -59,7 +59,7 @@ class Stage:
         manifest = self._manifest(facts)
         text = json.dumps(manifest, indent=2) + "\n"
         addresses = [file["address"] for file in self.entry.get("inputs", [])]
-        staged.move_in(self.root, self.name, self.out, text.encode(), addresses)
+        manifest_folders.move_in(self.root, self.name, self.out, text.encode(), addresses)
         shutil.rmtree(self.work)
         return {"received": self.received, "resumed": self.resumed, "inputs": self.inputs}
 
@@ -70,7 +70,7 @@ class Stage:
         corpus = os.path.join(self.work, "corpus")
         spec = {**self.entry["corpus"], "output": corpus, "name": self.name, "with_text": True}
         facts = self._tool("build_corpus:make", spec)
-        os.unlink(os.path.join(corpus, staged.MANIFEST))
+        os.unlink(os.path.join(corpus, manifest_folders.MANIFEST))
         shutil.rmtree(self.out)
         os.rename(corpus, self.out)
         return facts
@@ -92,7 +92,7 @@ class Stage:
         else:
             texts = self._wiki() if "wiki" in self.entry else [self._input(self.entry["text"])]
             facts = self._preprocess(texts) if self.entry.get("program") else self._tokenise(texts)
-        return {**facts, "recipe": look.recipe(self.entry), "source": self._source()}
+        return {**facts, "recipe": inspection.recipe(self.entry), "source": self._source()}
 
     def _fetch(self, entry: dict[str, Any]) -> None:
         """One file, as its server has it; decompressed, where the catalogue says so."""
@@ -102,7 +102,7 @@ class Stage:
         stated = entry.get("sha256", "")
         why = "the catalogue"
         if stated == "recorded":
-            state = staged.State(self.root)
+            state = manifest_folders.State(self.root)
             stated = state.content["recorded"].get(entry["address"], "")
             why = "its first download, which was recorded,"
         source = self.spec["sources"].get(entry["address"], entry["address"])
@@ -219,8 +219,8 @@ class Stage:
 
     def _tool(self, entry: str, spec: dict[str, Any]) -> dict[str, Any]:
         """Run one of our programs in the tools' environment; its answer."""
-        argv = [self.spec["python"], "-I", *sent.command(f"dataset.{entry}")]
-        message = sent.message(f"dataset.{entry}", spec)
+        argv = [self.spec["python"], "-I", *bootstrap.command(f"dataset.{entry}")]
+        message = bootstrap.message(f"dataset.{entry}", spec)
         output = self._run(argv, entry.partition(":")[0], self.work, stdin=message)
         facts: dict[str, Any] = answer.read(output)
         return facts
@@ -248,15 +248,15 @@ class Stage:
 
     def _manifest(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Link the further names, and describe all that is there."""
-        for alias, file in look.aliases(self.name, self.entry).items():
+        for alias, file in inspection.aliases(self.name, self.entry).items():
             path = os.path.join(self.out, alias)
             if not os.path.exists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.link(os.path.join(self.out, file), path)
-        if look.has_text(self.entry):
+        if inspection.has_text(self.entry):
             vocabulary = parsing.load(os.path.join(self.out, "vocab.json"), VOCABULARY) or {}
             form = tokenizer_form(vocabulary, read_text(os.path.join(self.out, "merges.txt")))
-            contents = {look.TOKENIZER: form, look.ENDS: {"eos_token": EOD}}
+            contents = {inspection.TOKENIZER: form, inspection.ENDS: {"eos_token": EOD}}
             for name, content in contents.items():
                 text = json.dumps(content, ensure_ascii=False)
                 write_text(os.path.join(self.out, name), f"{text}\n")
@@ -304,7 +304,7 @@ def stage(spec: dict[str, Any]) -> dict[str, Any]:
     answers = {}
     name = ""
     try:
-        with staged.locked(spec["root"]):
+        with manifest_folders.locked(spec["root"]):
             for name in spec["datasets"]:
                 answers[name] = Stage(spec, name).run()
     except (ProgramError, megatron_mmap.DatasetError) as error:

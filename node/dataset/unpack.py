@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from node import fetch
 from node.checksum import BLOCK
-from node.words import FULL, human
+from node.program_output import FULL, human
 
 OPEN: dict[str, Any] = {"xz": lzma.open, "bz2": bz2.open, "gz": gzip.open}
 KINDS = (*OPEN, "zip", "tar")

@@ -1,7 +1,7 @@
 """One Python environment: exact pins in steps, and a lock of everything that is in it.
 
-    env.look:look        say what is there and what is to do, and change nothing
-    env.look:verify      say whether it is what it should be, and change nothing
+    env.inspection:look        say what is there and what is to do, and change nothing
+    env.inspection:verify      say whether it is what it should be, and change nothing
     env.change:create    make the empty environment; for conda only its place
     env.change:step      do one thing of look's list, the spec's `do`
 

@@ -7,8 +7,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from node.checked import Pin
 from node.files import write_text
+from node.validated_text import Pin
 
 from .cpu_wheels import cpu_index, for_cpus
 from .environment import EnvError, Environment

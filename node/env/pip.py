@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from node.files import read_text, write_text
-from node.words import found_a_full_disk, full_disk, last_lines
+from node.program_output import found_a_full_disk, full_disk, last_lines
 
 from .environment import EnvError, Environment
 from .interpreter import clean

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from node.words import last_line, pairs
+from node.program_output import last_line, pairs
 
 from .machine import Machine
-from .words import shared
+from .text_values import shared
 
 # Fields that a driver does not know are left out: its own words name them.
 GPU_FIELDS = (

@@ -6,10 +6,10 @@ import platform
 import re
 from typing import Any
 
-from node.words import pairs
+from node.program_output import pairs
 
 from .machine import Machine
-from .words import number, shared
+from .text_values import number, shared
 
 
 def system(machine: Machine) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from .machine import Machine
-from .words import load
+from .text_values import load
 
 
 def pins(machine: Machine, root: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import re
 
 from .machine import Machine
-from .words import load
+from .text_values import load
 
 PACKAGES = (
     *("libnccl*", "libcudnn*", "cudnn*", "cuda-toolkit-*"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .machine import Machine
-from .words import number
+from .text_values import number
 
 
 def network(machine: Machine, spec: dict[str, Any]) -> dict[str, Any]:

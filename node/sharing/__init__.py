@@ -7,7 +7,7 @@ that lacks something ends when it has it, or nobody gave it a byte for LOST_S. S
 running when the control node, or a part of the cluster, is gone.
 """
 
-from node.staged import MOST_MANIFEST
+from node.manifest_folders import MOST_MANIFEST
 
 CHUNK = MOST_MANIFEST  # bytes that are asked for at once: a manifest is one chunk
 LOST_S = 30.0

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from node import fetch, sharing, staged
-from node.checked import FileName, InsidePath, Sha256
+from node import fetch, manifest_folders, sharing
 from node.checksum import BLOCK, sha256
+from node.program_output import FULL
 from node.sharing.shelf import Shelf
-from node.words import FULL
+from node.validated_text import FileName, InsidePath, Sha256
 
 CHUNK_S = 300.0  # for a chunk: a node that drips bytes is asked no more for a while
 CONNECT_S = 5.0
@@ -140,11 +140,11 @@ class Getter:
     def dataset(self, name: FileName, identity: Sha256) -> None:
         """All files of a dataset, and then the dataset in its place."""
         home = os.path.join(self.root, name)
-        staged.refuse_foreign(home, name, staged.State(self.root))
-        title = f"{name}'s {staged.MANIFEST}"
+        manifest_folders.refuse_foreign(home, name, manifest_folders.State(self.root))
+        title = f"{name}'s {manifest_folders.MANIFEST}"
         with open(self.bring(identity, None, title), "rb") as stream:
             text = stream.read()
-        manifest = staged.manifest_in(text, title)
+        manifest = manifest_folders.manifest_in(text, title)
         sizes = {digest: manifest.bytes[file] for file, digest in manifest.sha256.items()}
         for file, digest in manifest.sha256.items():
             old = os.path.join(home, file)  # what is there and right need not come again
@@ -172,7 +172,7 @@ class Getter:
             target = os.path.join(out, file)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.link(self.shelf.path(digest), target)
-        staged.move_in(self.root, name, out, text, self.recorded.get(name, ()))
+        manifest_folders.move_in(self.root, name, out, text, self.recorded.get(name, ()))
         shutil.rmtree(out)
 
 

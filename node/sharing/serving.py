@@ -14,9 +14,9 @@ import time
 from typing import Any
 
 from node import fetch, sharing
-from node.checked import Sha256
 from node.checksum import BLOCK
 from node.sharing.shelf import Shelf
+from node.validated_text import Sha256
 
 AT_ONCE = 4  # uploads of one node; who comes when it is busy asks another
 

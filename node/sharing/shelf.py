@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from node import staged
-from node.checked import Sha256
+from node import manifest_folders
+from node.validated_text import Sha256
 
 
 class Shelf:
@@ -26,8 +26,8 @@ class Shelf:
 
     def add_dataset(self, home: str, identity: Sha256) -> None:
         """All files of a dataset that was checked."""
-        self.complete[identity] = os.path.join(home, staged.MANIFEST)
-        for file, digest in staged.manifest_of(home).sha256.items():
+        self.complete[identity] = os.path.join(home, manifest_folders.MANIFEST)
+        for file, digest in manifest_folders.manifest_of(home).sha256.items():
             self.complete[digest] = os.path.join(home, file)
         self.size = sum(os.path.getsize(path) for path in {*self.complete.values()})
 

@@ -1,7 +1,7 @@
 """A machine's packages, files and services: what is there, what is wanted, and what was found.
 
-    state.look:look         answer the differences and what would fix them; change nothing
-    state.look:verify       fail with the differences
+    state.inspection:look         answer the differences and what would fix them; change nothing
+    state.inspection:verify       fail with the differences
     state.steps:begin       write down what the machine is like before a change
     state.steps:wanted      answer what apt would be asked for, and its sources
     state.steps:keys        fetch repositories' keys, and install those that are right

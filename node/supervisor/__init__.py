@@ -1,9 +1,9 @@
 """Run one node's part of a run, and end all of it.
 
     supervisor.preparation:prepare    check, write files, leave a daemon
-    supervisor.news:poll              start it, wait for news, renew the lease
-    supervisor.news:fetch             bring the part of a file that no poll brought
-    supervisor.folders:close          all was brought: remove the folder, or keep it
+    supervisor.polling:poll              start it, wait for news, renew the lease
+    supervisor.polling:fetch             bring the part of a file that no poll brought
+    supervisor.run_folder:close          all was brought: remove the folder, or keep it
     supervisor.inspection:inspect     what this node is
     supervisor.stopping:stop_all      end every run that this node holds
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from node import sent
+from node import bootstrap
 from node.causes import Cause, EndedBy
 from node.endings import WORDS
 
@@ -312,8 +312,8 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
         sys.executable,
         "-I",
         "-S",
-        *sent.command(entry),
-        sent.message(entry, spec, job.get("modules", sent.FILE)),
+        *bootstrap.command(entry),
+        bootstrap.message(entry, spec, job.get("modules", bootstrap.FILE)),
     ]
     try:
         with open(own_disk.path_of(job, SAMPLER_TROUBLE), "wb") as trouble:

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from node.causes import Cause
-from node.words import last_line
+from node.program_output import last_line
 
 from .answers import RefusedError
 

@@ -7,7 +7,7 @@ import time
 
 from node.files import read_json, read_text
 from node.fingerprint import fingerprints
-from node.words import pairs
+from node.program_output import pairs
 
 from .gpus import nvidia_smi
 from .names import HOSTNAME

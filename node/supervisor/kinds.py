@@ -26,7 +26,7 @@ from node.schema import (
     unfit,
 )
 
-from .news import EVENTS_MOST, FETCH_BYTES, TAIL_BYTES, TRACES_MOST
+from .polling import EVENTS_MOST, FETCH_BYTES, TAIL_BYTES, TRACES_MOST
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 
-from .around import Around, read_bytes, uid_of
+from .process_scan import Around, read_bytes, uid_of
 from .processes import SUPERVISOR, await_end, send, stat_of
 from .state import place_of_pids
 

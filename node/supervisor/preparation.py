@@ -10,16 +10,16 @@ import time
 
 from node import trusted_folder
 from node.causes import Cause
-from node.words import os_error_words
+from node.program_output import os_error_words
 
 from . import chain, scratch
 from .answers import RefusedError
 from .daemon import daemon
 from .files import write
-from .folders import limit_log, make_room, prune, shared_root
 from .names import JOB, LEASE, RESERVE
 from .processes import program_of
 from .programs import leave
+from .run_folder import limit_log, make_room, prune, shared_root
 from .state import boot_id, host_name
 from .surroundings import look_around
 
@@ -27,7 +27,7 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
-SENDS = ("node.supervisor.news", "node.sampler")
+SENDS = ("node.supervisor.polling", "node.sampler")
 RESERVE_BYTES = 64 * 1024  # freed before done.json is written: a full disk must not hide the end
 
 

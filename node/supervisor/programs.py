@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 
-from node import sent, trusted_folder
+from node import bootstrap, trusted_folder
 from node.compiled import keep
 from node.files import holds
 
@@ -21,15 +21,15 @@ def leave(file: str, folder: str) -> None:
     above, name = os.path.split(file)
     os.makedirs(above, mode=0o700, exist_ok=True)
     trusted_folder.check(above, trusted_folder.own_groups(), above=False)
-    text = json.dumps(sent.SOURCES)
+    text = json.dumps(bootstrap.SOURCES)
     if not holds(file, text.encode()):
         for version in os.listdir(above):
             os.unlink(os.path.join(above, version))
         write(file, text)
     keep(file)
     for path, name in (
-        (file, sent.FILE),
-        (sent.compiled_path(file), sent.compiled_path(sent.FILE)),
+        (file, bootstrap.FILE),
+        (bootstrap.compiled_path(file), bootstrap.compiled_path(bootstrap.FILE)),
     ):
         try:
             os.link(path, os.path.join(folder, name))

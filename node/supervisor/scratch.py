@@ -13,7 +13,7 @@ import stat
 import time
 
 from node.causes import Cause
-from node.words import os_error_words
+from node.program_output import os_error_words
 
 from .answers import RefusedError
 

@@ -10,8 +10,8 @@ from node.files import read_text
 
 from . import leftovers
 from .answers import RefusedError
-from .around import Around, disk_of, uid_of, user_of
 from .leftovers import SHM, Shared
+from .process_scan import Around, disk_of, uid_of, user_of
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import time
 
 from node.causes import Cause
 from node.files import read_text
-from node.words import pairs
+from node.program_output import pairs
 
 from . import leftovers
 from .answers import RefusedError
-from .around import Around, disk_of, read_bytes
 from .gpus import check_gpus
 from .leftovers import MIB, SeenProcess
 from .orphans import end_orphans
+from .process_scan import Around, disk_of, read_bytes
 from .shared_memory import look_at_shm
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message

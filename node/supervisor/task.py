@@ -3,7 +3,7 @@
     supervisor.task:task    check, meet the others, run, end; done.json says how
 
 run.json is read where bench wrote it, and log, samples and done.json are written where bench reads
-them. The nodes of a run meet in its folder; node rank 0 (node/supervisor/head.py) picks the port
+them. The nodes of a run meet in its folder; node rank 0 (node/supervisor/rank0.py) picks the port
 and says in placement.json who takes part. What only the job knows is a placeholder in run.json,
 such as {master_addr}; it is replaced here, as data.
 """
@@ -22,12 +22,10 @@ from node.compiled import keep
 from node.endings import cause_of, ended_well, words_of
 from node.files import create_once
 
-from . import chain, head, node_tasks, orders, own_disk, scratch, switches
+from . import chain, node_tasks, orders, own_disk, rank0, scratch, switches
 from .answers import RefusedError
 from .daemon import enter, hold, lease_lost, watch
 from .files import read_json, size_of, write
-from .folders import limit_log
-from .given import address_of, host_name, take_devices, taken_secrets
 from .guard import guard, release
 from .inspection import inspect
 from .names import (
@@ -46,7 +44,9 @@ from .names import (
 )
 from .placeholders import WORD, filled, needs_others
 from .preparation import check, lay_out
+from .run_folder import limit_log
 from .shell_lines import HIDDEN, set_up, take_down
+from .slurm_environment import address_of, host_name, take_devices, taken_secrets
 from .state import TERMINATED, boot_id, finish
 from .stopping import lost_supervisor
 from .suspension import Suspension, sentence
@@ -99,9 +99,9 @@ class Task:
         self.lease: dict[str, Any] = {}
         self.notes: list[str] = []  # what may have disturbed the run, in sentences
         self.suspension = Suspension()
-        self.roster = head.Roster(self.folder, self.nodes)
-        watched = head.folders(self.folder) if self.rank == 0 else []
-        self.watchman = head.Stalls(watched, self.job["stall_limit_s"])
+        self.roster = rank0.Roster(self.folder, self.nodes)
+        watched = rank0.folders(self.folder) if self.rank == 0 else []
+        self.watchman = rank0.Stalls(watched, self.job["stall_limit_s"])
         self.parent = os.getppid()  # slurmstepd
         self.guarded: int | None = None
         self.was_set_up = False
@@ -248,7 +248,7 @@ def wait_for_others(part: Task) -> None:
     """Say that this node has ended; node rank 0 waits for the others and says that all have."""
     part.roster.ended(part.rank)
     if part.rank == 0:
-        head.finish(part.folder, part.roster, lambda: bool(TERMINATED))
+        rank0.finish(part.folder, part.roster, lambda: bool(TERMINATED))
 
 
 def lost(part: Task) -> None:
@@ -312,7 +312,7 @@ def meet(part: Task) -> dict[str, Any] | None:
     pause_s = max(0.01, part.nodes / NODES_A_SECOND / 10)
     while True:
         if part.rank == 0:
-            head.place(part.folder, part.roster, part.job["ports"])
+            rank0.place(part.folder, part.roster, part.job["ports"])
         placement = read_json(path) if visibility.fresh(path, part.nodes) else None
         if placement is not None:
             if needs_others(part.job):  # whose addresses grow with the nodes
@@ -399,7 +399,7 @@ def attempt_folder(spec: dict[str, Any]) -> str:
     above, _, number = first.rpartition("attempt")
     folder = "%sattempt%d" % (above, int(number) + restarts)
     if os.environ.get("SLURM_NODEID", "0") == "0":
-        head.requeue(first, folder)
+        rank0.requeue(first, folder)
     await_file(os.path.join(folder, RUN), folder)
     return folder
 

@@ -1,7 +1,7 @@
 """Run a program of node/ on the node, and return what it answers.
 
     ask:
-      program: env.look:look
+      program: env.inspection:look
       spec: "{{ spec }}"
       python: "{{ home }}/env/bin/python3"  # where it is another than the node's own
       changes: true                         # it is not a question: not in check mode, and `changed`

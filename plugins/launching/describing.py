@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugins.launching.action import LaunchAction
-    from plugins.launching.hands import Hands
+    from plugins.launching.host_threads import Hands
 
 PATIENCE_S = 300.0  # for a node to say what it is
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
-from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA, UnreadableError, load, write_json

@@ -11,7 +11,7 @@ from node.time_words import lasts
 from runner import __version__
 from runner.accept.acceptance_answer import WORDS, AcceptAnswer, figure_cells, grouped
 from runner.archive.redact import Redaction
-from runner.base.cures import accept
+from runner.base.suggested_commands import accept
 from runner.doctor.answer import Answer
 from runner.report.page_script import content_policy
 from runner.report.templating import templates

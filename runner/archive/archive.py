@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from node.checked import InsidePath
 from node.files import open_plain
 from node.printable import printable
 from node.schema import UnfitError
+from node.validated_text import InsidePath
 from runner.archive.extraction import MANIFEST, MOST_FILES, MOST_PARTS, unpack
 from runner.archive.tar import MOST_BYTES
 from runner.base.errors import UserError

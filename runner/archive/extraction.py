@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from node.checked import InsidePath, Sha256
 from node.printable import printable
+from node.program_output import os_error_words
 from node.schema import Fields, Mapped, UnfitError
-from node.words import os_error_words
+from node.validated_text import InsidePath, Sha256
 from runner.archive.tar import DamagedError, ForeignError, members
 from runner.base.errors import UserError
 from runner.folder import names

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from node.checked import CellId, InsidePath
 from node.printable import printable
+from node.validated_text import CellId, InsidePath
 from runner.base.errors import UserError
 from runner.base.masking import is_secret
 from runner.judge.diagnosis.rules import rules
@@ -23,7 +23,7 @@ from runner.logs.numbers import whole_number
 from runner.logs.read import Reading
 from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
 from runner.systems.command import SYSTEM as COMMAND
-from runner.systems.common.words import NAME
+from runner.systems.common.placeholders import NAME
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome, Place
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from node.checked import FileName, Sha256
 from node.files import open_plain
 from node.printable import printable
-from node.words import os_error_words
+from node.program_output import os_error_words
+from node.validated_text import FileName, Sha256
 from runner import __version__
 from runner.archive.imported_cells import Declared, cell_of, names_of, outcome_of, printed_by
 from runner.base.errors import UserError

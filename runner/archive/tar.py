@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from gzip import GzipFile
 from pathlib import PurePosixPath
 
-from node.checked import InsidePath
 from node.schema import UnfitError, value_text
+from node.validated_text import InsidePath
 
 MOST_BYTES = 64 << 30  # of all members, uncompressed
 MOST_HEADER = 64 << 10  # bytes of a member's extended header, whose name is the most of it

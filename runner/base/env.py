@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from node.checked import VariableName
 from node.schema import UnfitError, value_text
 from node.secret_names import SECRET
+from node.validated_text import VariableName
 from runner.base.errors import UserError
 
 __all__ = ["SECRET", "read_env"]

@@ -10,7 +10,7 @@ from typing import IO
 
 from node.files import NEW, read_start
 from node.printable import printable
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner.base.errors import UserError
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.base.called import as_called
 from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, existing_path
+from runner.base.program_name import as_called
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
 

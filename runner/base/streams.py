@@ -17,8 +17,8 @@ from dataclasses import asdict, is_dataclass
 from types import TracebackType
 from typing import Any, TextIO
 
-from runner.base.called import as_called
 from runner.base.escapes import TerminalLine, TerminalText, json_text
+from runner.base.program_name import as_called
 
 
 def say(text: str, end: str = "\n") -> None:

@@ -130,7 +130,7 @@ def _gib(word: str) -> float:
 
 def run(chosen: argparse.Namespace) -> int:
     """Accept, print the answer, and leave it in its folder."""
-    from runner.accept import written
+    from runner.accept import output_files
     from runner.accept.marks import load_marks
     from runner.accept.session import accept
     from runner.accept.stages import STAGES as ALL
@@ -151,7 +151,7 @@ def run(chosen: argparse.Namespace) -> int:
 
         matrix_of(options, cluster)
     if chosen.plan:
-        plan = written.plan(options, 1 if node else len(cluster.nodes), cluster.device)
+        plan = output_files.plan(options, 1 if node else len(cluster.nodes), cluster.device)
         if chosen.format == "json":
             say_json(AcceptPlanAnswer(lines=tuple(plan.splitlines())))
         else:
@@ -167,7 +167,7 @@ def run(chosen: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         complain("Stopped by Ctrl-C. The same command goes on behind the last finished stage.")
         return 130
-    answer = written.finish(session, marks)
+    answer = output_files.finish(session, marks)
     if chosen.format == "json":
         say(json.dumps(answer.as_json(), indent=1))
     else:

@@ -209,7 +209,7 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.folder.campaign import Campaign
     from runner.inventory.engine_keys import asked_keys
     from runner.inventory.inventory import load_inventory
-    from runner.launch import outlook
+    from runner.launch import plan_summary
     from runner.launch.bench import bench
     from runner.launch.detached import Detached
     from runner.launch.engine import NO_QUEUE
@@ -273,7 +273,9 @@ def run(chosen: argparse.Namespace) -> int:
         say(json.dumps(plans, indent=1) if as_json else describe(plans, matrix, machines))
         return 0
     if chosen.plan:
-        plan = outlook.look(campaign, matrix, machines, chosen.only, chosen.again, chosen.failed)
+        plan = plan_summary.look(
+            campaign, matrix, machines, chosen.only, chosen.again, chosen.failed
+        )
         say(json.dumps(plan.to_json(), indent=1) if as_json else plan.words())
         return 0
     detached = Detached(campaign) if chosen.detach else None
@@ -332,7 +334,7 @@ class _Page:
         self.server: ReportServer | None = None
         if chosen.report is None and chosen.serve is None:
             return
-        from runner.launch.picture import Picture
+        from runner.launch.progress_layout import Picture
         from runner.launch.status import look
         from runner.serve.report_file import ReportFile, words_of
         from runner.serve.report_server import served

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.paths import PROJECT
+from runner.base.program_name import CALLED
 from runner.base.streams import say, say_json
 from runner.base.suggest import nearest
 from runner.terms.printed_answers import DocsAnswer, DocsPage

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say_json

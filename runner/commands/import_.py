@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.base.called import CALLED
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
+from runner.base.program_name import CALLED
 from runner.base.streams import say, say_json
 from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
 from runner.terms.printed_answers import ImportAnswer, ImportedRun

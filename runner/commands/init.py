@@ -79,7 +79,7 @@ def add_parser(commands: Commands) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Ask, check, write, and say what is next."""
     from runner.base.streams import say, say_json
-    from runner.enrol.making import Conversation, make
+    from runner.enrol.new_inventory import Conversation, make
 
     lines: list[str] = []
     as_json = chosen.format == "json"

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from runner.base.called import CALLED
 from runner.base.errors import UserError
+from runner.base.program_name import CALLED
 
 MOST = 10**9  # of any size of a run
 _SIZES = ("devices", "global_batch_size", "tokens_per_sample")

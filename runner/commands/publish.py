@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say, say_json

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from runner.base.called import CALLED
 from runner.base.options import Commands, new_command
+from runner.base.program_name import CALLED
 from runner.base.streams import say, say_json, terminal_width
 from runner.terms.printed_answers import SystemEntry, SystemKey, SystemsAnswer
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.base.console import one_line
-from runner.base.cures import doctor, played, spelled_out
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
+from runner.base.suggested_commands import doctor, played, spelled_out
 from runner.base.text import counted
 from runner.doctor import table
 from runner.doctor.differences import NodeComparison, compare_nodes, short

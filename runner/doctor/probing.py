@@ -13,8 +13,8 @@ from typing import Any
 from node.causes import Cause
 from node.supervisor.placeholders import MASTER_PORT
 from runner import __version__
-from runner.base.cures import played
 from runner.base.paths import BASE_PATH, PROJECT, system_home
+from runner.base.suggested_commands import played
 from runner.base.text import tail
 from runner.doctor import judgement
 from runner.doctor.effort import DOCTORS, Effort

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
-from runner.enrol.named import answer
+from runner.enrol.host_list import answer
 from runner.enrol.writing import CLUSTER, HOSTS, SETUP, scalar
 
 SLURM = "group_vars/all/slurm.yml"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from runner.base.called import CALLED
 from runner.base.errors import UserError
-from runner.enrol.found import Found, device_of, devices_of, same
-from runner.enrol.named import Machine
-from runner.enrol.reaching import Way
+from runner.base.program_name import CALLED
+from runner.enrol.host_list import Machine
+from runner.enrol.probe_answer import Found, device_of, devices_of, same
+from runner.enrol.ssh_probe import Way
 
 FILES = HOSTS, CLUSTER, SETUP = (
     "hosts.yml",

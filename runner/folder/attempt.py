@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from node.causes import Cause, EndedBy
 from node.files import create_once
+from runner.base.dataclass_schema import shape
 from runner.base.masking import Masks
-from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.placement import Placement, Started, Submitted

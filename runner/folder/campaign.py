@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from runner import __version__
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
 from runner.base.escapes import plain
 from runner.base.exclusive import make_private
-from runner.base.shape import shape
 from runner.base.suggest import nearest
 from runner.folder import names
 from runner.folder.attempt import Attempt

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from node.checked import HostName
 from node.facts.kinds import ENVIRONMENT
 from node.schema import Fields, Mapped, Maybe, Number, Text, Whole, Words
+from node.validated_text import HostName
+from runner.base.dataclass_schema import shape
 from runner.base.exclusive import make_private
-from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder

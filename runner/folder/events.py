@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from node.files import open_to_append
 from node.parsing import parse
 from node.schema import Number, OneOf, UnfitError, Whole
+from runner.base.dataclass_schema import shape
 from runner.base.escapes import plain
-from runner.base.shape import shape
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.stored import SCHEMA

@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
+from node.program_output import os_error_words
 from node.trusted_folder import UntrustedError, group_number
-from node.words import os_error_words
 from runner.base.errors import UserError
 
 FOLDER_BITS = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP

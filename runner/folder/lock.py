@@ -12,7 +12,7 @@ from typing import IO
 
 from node.files import open_plain
 from node.printable import printable
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner.base.errors import UserError
 from runner.base.exclusive import (
     make_private,

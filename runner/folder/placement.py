@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from node.checked import HostName
 from node.schema import List, Whole
+from node.validated_text import HostName
 from runner.terms.orders import MOST_NODES, Host, Line, Port, Rank, Variable
 from runner.terms.outcome import Time, Word
 

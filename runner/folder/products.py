@@ -6,7 +6,7 @@ when it begins, so that its figures stay what they were, on another machine, too
 
 from pathlib import Path
 
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 from runner.folder import names
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
 from runner.terms.product import Products

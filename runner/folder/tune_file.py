@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 from runner.folder import names
 from runner.folder.stored import OfThisVersion, load, write_json
 from runner.terms.tuned import Tuned

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from node.checked import FileName
+from node.validated_text import FileName
 from runner.base.errors import UserError
 
 

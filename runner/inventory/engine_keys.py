@@ -6,8 +6,8 @@ from typing import Any
 
 from node.schema import UnfitError, value_text
 from node.supervisor.placeholders import node_addr
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.base.suggest import nearest
 from runner.terms.cluster import Node
 from runner.terms.engines.engine_settings import EngineSettings

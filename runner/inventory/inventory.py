@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from node.checked import Address, HostName
 from node.schema import Fields, List, Mapped, Plain, Text, UnfitError
+from node.validated_text import Address, HostName
 from runner.base.env import read_env
 from runner.base.errors import NODES, UserError, no_nodes
 from runner.base.masking import is_secret

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from node.causes import LATE, Cause, cause_named
-from node.checked import InsidePath
 from node.printable import printable
+from node.validated_text import InsidePath
 from runner.figures.learning import diverged_at
 from runner.figures.planned import is_short, planned, spacing
 from runner.folder.attempt import Halt

@@ -14,9 +14,9 @@ from runner.folder import names
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.endings import first_bad
 from runner.judge import stall
+from runner.judge.contradictions import contradictions, rate_doubt
 from runner.judge.decide import decide, last_words, with_verdict
 from runner.judge.diagnosis.verdict import Verdict, diagnose
-from runner.judge.said import contradictions, rate_doubt
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome

@@ -1,6 +1,6 @@
 """The one document on how far a campaign is: bench makes it as it goes, `status` from a folder.
 
-`status --format json` prints it, the live view draws it (`runner/launch/picture.py`). Pure.
+`status --format json` prints it, the live view draws it (`runner/launch/progress_layout.py`). Pure.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ from runner.base.text import counted
 from runner.folder import events
 from runner.folder.campaign import Campaign
 from runner.launch.campaign_status import Status
-from runner.launch.picture import Picture
+from runner.launch.progress_layout import Picture
 from runner.launch.screen import showing, to_the_bottom
 from runner.launch.status import look
 from runner.launch.view import ended_line

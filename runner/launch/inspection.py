@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from node.checked import InsidePath, Sha256
 from node.dataset.megatron_mmap import DatasetError, check_split
 from node.schema import Fields, Mapped, Maybe, Plain, UnfitError, Whole
-from runner.base.cures import played
+from node.validated_text import InsidePath, Sha256
 from runner.base.errors import UserError
 from runner.base.paths import dataset_home, env_file, system_home
 from runner.base.ssh_words import unusable
+from runner.base.suggested_commands import played
 from runner.base.text import listing
 from runner.folder.campaign import Campaign
 from runner.folder.relied import changed_files

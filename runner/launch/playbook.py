@@ -16,12 +16,12 @@ from typing import IO
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from runner.base.called import as_called
 from runner.base.console import Screen
+from runner.base.dataclass_schema import read
 from runner.base.escapes import TerminalLine
 from runner.base.exclusive import make_private
 from runner.base.paths import PLAYBOOKS, PROJECT, ansible_environment, program
-from runner.base.shape import read
+from runner.base.program_name import as_called
 from runner.base.streams import say
 from runner.launch.interrupts import Interrupts
 from runner.launch.steps import Steps

@@ -17,9 +17,9 @@ from node import parsing
 from node.files import read_start
 from node.schema import UnfitError
 from runner import __version__
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
 from runner.base.paths import existing_path
-from runner.base.shape import shape
 from runner.base.text import listing
 from runner.folder import names, own_runs
 from runner.folder.attempt import Attempt

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from rich.text import Text
 
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
 from runner.base.text import counted
@@ -26,7 +26,7 @@ from runner.folder.events import Event
 from runner.folder.stored import UnreadableError
 from runner.launch.campaign_status import Running, Status, Waiting, titled
 from runner.launch.live import Now, left_s, now_of
-from runner.launch.picture import Picture
+from runner.launch.progress_layout import Picture
 from runner.launch.screen import showing, to_the_bottom
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell

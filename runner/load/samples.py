@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from node.parsing import parse
 from node.schema import Fields, Number, UnfitError, Whole
-from node.supervisor.news import EVENTS_BYTES, EVENTS_MOST
+from node.supervisor.polling import EVENTS_BYTES, EVENTS_MOST
+from runner.base.dataclass_schema import shape
 from runner.base.log_file import open_log
-from runner.base.shape import shape
 from runner.figures.summary import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.endings import Ending

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from node.files import read_start
-from node.supervisor.news import EVENTS_BYTES
+from node.supervisor.polling import EVENTS_BYTES
 from runner.logs.numbers import finite
 
 # Losses by what trainers call them, best first: Megatron, DeepSpeed's Megatron, LiBai, others.

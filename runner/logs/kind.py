@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from runner.logs.log_metadata import Notes
 from runner.logs.logged_step import LoggedStep
-from runner.logs.notes import Notes
 from runner.logs.overflow import Overflows
 from runner.terms.record import LossKind
 

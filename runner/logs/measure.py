@@ -7,9 +7,9 @@ from typing import Any
 from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind, Readers
 from runner.logs.last_run import LastRun
+from runner.logs.log_metadata import largest, memory_of
 from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Extent, shares
-from runner.logs.notes import largest, memory_of
 from runner.logs.numbers import whole_number
 from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
 from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all

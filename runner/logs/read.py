@@ -12,8 +12,8 @@ from runner.logs.decoding import whole_lines
 from runner.logs.kind import Kind, Readers
 from runner.logs.kinds import KINDS, kinds_of, readers_of_family
 from runner.logs.last_run import LastRun
+from runner.logs.log_metadata import Notes, memory_of
 from runner.logs.nodes import Warmup, shares
-from runner.logs.notes import Notes, memory_of
 from runner.logs.parse_notes import Tokens, explained
 from runner.logs.run_sizes import UNKNOWN, Known
 from runner.logs.running_sums import RunningSums

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import whole_number
 
-# Facts (runner/logs/notes.py) that a kind of lines may note of a run, each a whole number.
+# Facts (runner/logs/log_metadata.py) that a kind of lines may note of a run, each a whole number.
 TOKENS_PER_SAMPLE = "tokens_per_sample"
 DEVICES = "devices"  # of the whole job
 TRAIN_ITERS = "train_iters"  # iterations that the run is to have

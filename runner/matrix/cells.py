@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from node.checked import FileName
 from node.schema import UnfitError
+from node.validated_text import FileName
 from runner.base.env import read_env
 from runner.base.errors import Faults, UserError
 from runner.base.masking import is_secret

@@ -10,8 +10,8 @@ from typing import Any
 
 from node.schema import UnfitError
 from node.supervisor.fault_kinds import KILL_NODE, KINDS, MAY_BE_TIMED, NODE_WIDE, POWER_OFF, TIMED
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.base.suggest import nearest
 from runner.matrix.keys import CELL_KEYS
 from runner.terms.faults import MOST_FAULTS, RESTART, Fault, FaultPlan

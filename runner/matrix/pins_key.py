@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from node.checked import FileName
 from node.schema import UnfitError
+from node.validated_text import FileName
 from plugins.pin_kinds import PIN_SET
 from runner.base.errors import UserError
 from runner.base.suggest import nearest

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from node.supervisor.given import DEVICES
 from node.supervisor.processes import SIGNATURE
+from node.supervisor.slurm_environment import DEVICES
 from runner.base.errors import UserError
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell

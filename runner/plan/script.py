@@ -5,8 +5,8 @@ from functools import cache
 
 import jinja2
 
-from node.checked import VariableName
 from node.printable import printable
+from node.validated_text import VariableName
 from runner.base.paths import TEMPLATES
 from runner.terms.run import Run
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from node.checked import FileName, Pin
 from node.facts.kinds import ENVIRONMENT
 from node.schema import UnfitError
+from node.validated_text import FileName, Pin
 from runner.base.paths import PROJECT
 from runner.publish.publication import InstalledPin, Lock
 from runner.systems.common.pins import pins

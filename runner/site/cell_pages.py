@@ -12,7 +12,7 @@ from runner.history.regression_list import when
 from runner.history.regressions import BROKE
 from runner.history.series import Series, SeriesChange, differing
 from runner.report.details import anchor
-from runner.site import places
+from runner.site import site_paths
 from runner.site.drawing import Level, Mark, plot
 from runner.site.sheets import (
     PageCell,
@@ -37,7 +37,7 @@ def page(site: WholeSite, series: Series) -> dict[str, Any]:
     oldest, newest = series.points[0], series.points[-1]
     return {
         "title": printable(series.cell),
-        "home": f"{ROOT}{places.INDEX}",
+        "home": f"{ROOT}{site_paths.INDEX}",
         "words": (
             f"{series.system} on {series.machine}; {len(series.points)} campaigns from"
             f" {when(oldest.began)} to {when(newest.began)}"
@@ -71,7 +71,7 @@ def chance(p: float | None) -> str:
 
 def campaign_link(id: str, point: Point) -> str:
     """Return the row of a point's cell in its campaign's page, from the site's first page."""
-    return f"{places.campaign(id)}#{anchor(str(point.row['cell_id']))}"
+    return f"{site_paths.campaign(id)}#{anchor(str(point.row['cell_id']))}"
 
 
 def _quantities(series: Series) -> list[str]:
@@ -107,7 +107,7 @@ def _change(site: WholeSite, series: Series, change: SeriesChange) -> dict[str, 
         "first_href": ROOT + campaign_link(first_bad, change.first),
         "last": f"{site.by_id[last_good].name}, {when(change.last.began)}",
         "last_href": ROOT + campaign_link(last_good, change.last),
-        "comparison": ROOT + places.comparison(last_good, first_bad) if there else "",
+        "comparison": ROOT + site_paths.comparison(last_good, first_bad) if there else "",
     }
 
 

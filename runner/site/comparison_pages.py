@@ -7,7 +7,7 @@ from runner.compare.verdicts import CampaignComparison
 from runner.history.cell_points import CampaignPoints
 from runner.history.regression_list import when
 from runner.history.series import NODES
-from runner.site import places
+from runner.site import site_paths
 from runner.site.sheets import PageCell, PageColumn, PageRow, PageSheet, text_cell
 from runner.tables.formatting import short_digests
 
@@ -39,9 +39,9 @@ def page(a: CampaignPoints, b: CampaignPoints, comparison: CampaignComparison) -
         "b": b.name,
         "a_date": _date(a),
         "b_date": _date(b),
-        "a_href": ROOT + places.campaign(a.id),
-        "b_href": ROOT + places.campaign(b.id),
-        "home": ROOT + places.INDEX,
+        "a_href": ROOT + site_paths.campaign(a.id),
+        "b_href": ROOT + site_paths.campaign(b.id),
+        "home": ROOT + site_paths.INDEX,
         "summary": texts.summary,
         "environment": [
             tuple(map(short_digests, fact))

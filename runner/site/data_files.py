@@ -5,7 +5,7 @@ from typing import Any
 from runner.base.escapes import json_text
 from runner.history import regression_list
 from runner.history.cell_points import CampaignPoints, Point
-from runner.site import places
+from runner.site import site_paths
 from runner.site.cell_pages import campaign_link
 from runner.site.site_model import WholeSite
 
@@ -36,7 +36,7 @@ def regressions(site: WholeSite) -> str:
     """Write what `history --format json` does, with links to the pages."""
     document = regression_list.document(site.regressions, site.campaigns, site.left_out)
     for data, regression in zip(document["regressions"], site.regressions, strict=True):
-        data["page"] = places.cell(regression.series)
+        data["page"] = site_paths.cell(regression.series)
     return json_text(document, indent=1) + "\n"
 
 
@@ -45,7 +45,7 @@ def _campaign(campaign: CampaignPoints) -> dict[str, Any]:
         "id": campaign.id,
         "name": campaign.name,
         "source": campaign.source,
-        "page": places.campaign(campaign.id),
+        "page": site_paths.campaign(campaign.id),
         "began": campaign.began,
         "wall_s": campaign.wall_s,
         "machines": list(campaign.machines),
@@ -61,7 +61,7 @@ def _point(site: WholeSite, campaign: CampaignPoints, point: Point) -> dict[str,
     return {
         "campaign": campaign.id,
         "page": campaign_link(campaign.id, point),
-        "over_time": places.cell(series) if series else None,
+        "over_time": site_paths.cell(series) if series else None,
         "machine": point.machine,
         "began": point.began,
         "unofficial": list(point.unofficial),

@@ -11,7 +11,7 @@ from runner.history.regression_list import when
 from runner.history.regressions import Regression
 from runner.history.series import Series
 from runner.report.details import anchor
-from runner.site import places
+from runner.site import site_paths
 from runner.site.cell_pages import campaign_link, chance
 from runner.site.front_matter import FrontMatter
 from runner.site.sheets import (
@@ -57,8 +57,8 @@ def page(site: WholeSite, front: FrontMatter = NO_FRONT) -> dict[str, Any]:
             f"{counted(len(site.series), 'cell')}, {len(site.over_time)} of them in several"
             " campaigns"
         ),
-        "points": places.POINTS,
-        "regressions_json": places.REGRESSIONS,
+        "points": site_paths.POINTS,
+        "regressions_json": site_paths.REGRESSIONS,
         "regression_words": (
             f"{len(regressions)} found, {still} of them open: no later campaign is back."
             if regressions
@@ -99,7 +99,7 @@ def _board(site: WholeSite, front: FrontMatter) -> PageSheet:
         rows.append(
             PageRow(
                 [
-                    text_cell(campaign.name, href=places.campaign(campaign.id)),
+                    text_cell(campaign.name, href=site_paths.campaign(campaign.id)),
                     text_cell(bundle.entity),
                     text_cell("; ".join([*(bundle.reruns or (NOBODY,)), *bundle.notes]), "spread"),
                     text_cell(", ".join(campaign.machines), "spread"),
@@ -136,7 +136,7 @@ def _grouped(site: WholeSite, regressions: Sequence[Regression]) -> list[dict[st
         {
             "date": when(members[0].first.began),
             "campaign": site.by_id[first_id].name,
-            "campaign_href": places.campaign(first_id),
+            "campaign_href": site_paths.campaign(first_id),
             "machine": machine,
             "differs": differs,
             "cells": [
@@ -144,7 +144,7 @@ def _grouped(site: WholeSite, regressions: Sequence[Regression]) -> list[dict[st
                     "word": regression.word,
                     "open": regression.open,
                     "sentence": regression.sentence,
-                    "href": places.cell(regression.series),
+                    "href": site_paths.cell(regression.series),
                     "chance": chance(regression.p),
                 }
                 for regression in members
@@ -179,12 +179,12 @@ def _campaigns(site: WholeSite) -> PageSheet:
             worse = was[1].regressions
             verdict = f"{counted(worse, 'cell')} worse" if worse else "no cell worse"
             versus = text_cell(
-                verdict, "bad-text" if worse else "", places.comparison(was[0], campaign.id)
+                verdict, "bad-text" if worse else "", site_paths.comparison(was[0], campaign.id)
             )
         rows.append(
             PageRow(
                 [
-                    text_cell(campaign.name, href=places.campaign(campaign.id)),
+                    text_cell(campaign.name, href=site_paths.campaign(campaign.id)),
                     text_cell(when(campaign.began)),
                     versus,
                     *(PageCell(str(n), n, "number") for n in (cells, ok, cells - ok, good)),
@@ -224,7 +224,7 @@ def _over(site: WholeSite, series: Series) -> PageRow:
     )
     return PageRow(
         [
-            text_cell(series.cell, href=places.cell(series)),
+            text_cell(series.cell, href=site_paths.cell(series)),
             figure(finished[-1], "samples_per_s") if finished else PageCell(MISSING, "", "number"),
             text_cell(state, "bad-text" if state == "open" else ""),
             text_cell(
@@ -284,7 +284,7 @@ def _point(
     series = site.by_key.get(point.key)
     return PageRow(
         [
-            text_cell(point.cell, href=places.cell(series) if series else href),
+            text_cell(point.cell, href=site_paths.cell(series) if series else href),
             with_interval(point, "samples_per_s", href),
             status(point),
             text_cell(campaign.name, href=href),

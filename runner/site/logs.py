@@ -8,7 +8,7 @@ from runner.base.escapes import TerminalLine
 from runner.base.log_file import open_log
 from runner.base.masking import MARGIN, Masks
 from runner.history.reading import OpenCampaign
-from runner.site import places
+from runner.site import site_paths
 from runner.site.site_folder import write
 from runner.terms.run_evidence import Evidence, NodeEvidence
 
@@ -26,7 +26,7 @@ def copied(
     paths: dict[str, str] = {}
     moved = {}
     for key, evidence in read.document.evidence.items():
-        folder = places.run_folder(evidence.cell_id, evidence.repeat, evidence.attempt)
+        folder = site_paths.run_folder(evidence.cell_id, evidence.repeat, evidence.attempt)
         inside = evidence.folder.relative_to(read.campaign.path).as_posix()
         secrets = [value for node in evidence.nodes for value in node.log.secrets]
         nodes = []

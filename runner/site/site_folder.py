@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from node.printable import printable
-from node.words import os_error_words
+from node.program_output import os_error_words
 from runner import __version__
 from runner.base.errors import UserError
 from runner.base.escapes import json_text

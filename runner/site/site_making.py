@@ -12,7 +12,7 @@ from runner.history.workers import parallel_map
 from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
-from runner.site import cell_pages, comparison_pages, data_files, index_page, places
+from runner.site import cell_pages, comparison_pages, data_files, index_page, site_paths
 from runner.site.front_matter import FrontMatter
 from runner.site.logs import copied
 from runner.site.site_folder import UnwritableError, new_site, write
@@ -48,7 +48,7 @@ def make_site(
         orders = [
             _Order(
                 source,
-                folder / places.unsorted(number),
+                folder / site_paths.unsorted(number),
                 log_bytes,
                 _notices(front, source),
             )
@@ -64,7 +64,7 @@ def make_site(
             raise UserError(f"none of {len(sources)} can be read: {site.left_out[0].reason}")
         for order, (_, outcome) in zip(orders, read, strict=True):
             if isinstance(outcome, CampaignPoints) and site.by_id.get(outcome.id) is outcome:
-                order.folder.rename((folder / places.campaign(outcome.id)).parent)
+                order.folder.rename((folder / site_paths.campaign(outcome.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
         _write_pages(site, folder, report_progress, front or FrontMatter())
@@ -94,10 +94,10 @@ def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
     notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
     notices += order.notices
     write(
-        order.folder / places.INDEX,
+        order.folder / site_paths.INDEX,
         to_html(
             read.document.with_logs(logs, evidence),
-            home=f"../../{places.INDEX}",
+            home=f"../../{site_paths.INDEX}",
             notices=notices,
             side_by_side=False,
         ),
@@ -109,7 +109,7 @@ def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
 
 def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) -> Point:
     cell_folder = f"{point.row['cell_id']}/"
-    home = places.campaign(campaign.id).rpartition("/")[0]
+    home = site_paths.campaign(campaign.id).rpartition("/")[0]
     copied_logs = {
         name: f"{home}/{path}" for name, path in logs.items() if name.startswith(cell_folder)
     }
@@ -132,12 +132,12 @@ def _write_pages(site: WholeSite, folder: Path, report_progress: Told, front: Fr
     count = len(site.over_time) + len(site.comparisons)
     for at, series in enumerate(site.over_time):
         report_progress("writing pages", at, count)
-        write_page(places.cell(series), "cell", [table], cell_pages.page(site, series))
+        write_page(site_paths.cell(series), "cell", [table], cell_pages.page(site, series))
     for at, ((a, b), comparison) in enumerate(site.comparisons.items(), len(site.over_time)):
         report_progress("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
-        write_page(places.comparison(a, b), "comparison", [], values)
-    write_page(places.INDEX, "index", [table], index_page.page(site, front))
-    write(folder / places.POINTS, data_files.points(site))
-    write(folder / places.REGRESSIONS, data_files.regressions(site))
+        write_page(site_paths.comparison(a, b), "comparison", [], values)
+    write_page(site_paths.INDEX, "index", [table], index_page.page(site, front))
+    write(folder / site_paths.POINTS, data_files.points(site))
+    write(folder / site_paths.REGRESSIONS, data_files.regressions(site))
     report_progress("writing pages", count, count)

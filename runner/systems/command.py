@@ -1,7 +1,7 @@
 """command: any trainer from a matrix, with neither role nor Python. docs/your-own-trainer.md.
 
-Its argv has words in braces (common/words.py), its log is read by a family of lines or by patterns
-(runner/logs/patterns.py).
+Its argv has placeholders (common/placeholders.py), its log is read by a family of lines or by
+patterns (runner/logs/patterns.py).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from runner.base.errors import Faults, UserError
 from runner.base.paths import BASE_PATH
 from runner.base.suggest import nearest
 from runner.systems.common import command_checks as checks
-from runner.systems.common import launchers, words
+from runner.systems.common import launchers, placeholders
 from runner.systems.common.command_figures import model, samples, tokens
 from runner.systems.common.command_keys import (
     FACTS,
@@ -83,7 +83,7 @@ def command(cell: Cell, node: NodeContext) -> Command:
     values, launcher = cell.parameters, cell.parameters["launcher"]
     interpreter = python(cell, node)
     env = {} if interpreter is None else {"PATH": f"{_folder(interpreter)}:{BASE_PATH}"}
-    cwd = words.filled(values["cwd"] or f"{node.home}/src", own_keys(cell), "cwd")
+    cwd = placeholders.filled(values["cwd"] or f"{node.home}/src", own_keys(cell), "cwd")
     argvs = [
         _argv(cell, node, local_rank, interpreter)
         for local_rank in range(node.nproc_per_node if launcher == PROCESSES else 1)
@@ -110,13 +110,13 @@ def _argv(
     cell: Cell, node: NodeContext, local_rank: int, interpreter: str | None
 ) -> tuple[str, ...]:
     values = node_values(cell, node, local_rank)
-    for name in words.all_names(cell.parameters["argv"]):
+    for name in placeholders.all_names(cell.parameters["argv"]):
         if name in FACTS and name not in values:
             raise UserError(f"argv: {{{name}}} is not there: {FACTS[name]}")
     argv = [
         word
         for number, text in enumerate(cell.parameters["argv"])
-        for word in words.arguments(words.written(text), values, f"argv[{number}]")
+        for word in placeholders.arguments(placeholders.written(text), values, f"argv[{number}]")
     ]
     if not argv or not argv[0]:
         raise UserError("argv begins with an empty word; name the program to start")
@@ -172,9 +172,9 @@ def relies_on(cell: Cell) -> dict[str, str]:
     A program that is found on PATH alone is named, too, and nobody records what it is.
     """
     values = cell.parameters
-    folder = words.filled(values["cwd"], own_keys(cell), "cwd") if values["cwd"] else ""
+    folder = placeholders.filled(values["cwd"], own_keys(cell), "cwd") if values["cwd"] else ""
     interpreter = (values.get("environment") or {}).get("python") or ""
-    program = "" if interpreter or cell.pin else words.written((values["argv"] or [""])[0])
+    program = "" if interpreter or cell.pin else placeholders.written((values["argv"] or [""])[0])
     return {
         "folder": folder,
         "python": interpreter,

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
-from node.checked import CellId, FileName
 from node.schema import AnyOf, OneOf, Text, Whole
+from node.validated_text import CellId, FileName
 from runner.base.errors import UserError
 from runner.terms.engines.engine_settings import CellAsks
 from runner.terms.engines.engine_table import PLACEMENT

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from node.schema import List, Number, OneOf, Whole
 from node.supervisor.fault_kinds import KINDS, OF_NODE
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 
 RESTART, SPARE, SHRINK, TORCHRUN, REQUEUE = "restart", "spare", "shrink", "torchrun", "requeue"
 POLICIES = {

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from node.checked import HostName, InsidePath, VariableName
 from node.schema import AnyOf, List, Number, Text, Whole
-from runner.base.shape import shape
+from node.validated_text import HostName, InsidePath, VariableName
+from runner.base.dataclass_schema import shape
 from runner.terms.faults import Fault
 
 GRACE_S = 5.0  # between TERM and KILL

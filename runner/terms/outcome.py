@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from node.checked import InsidePath
 from node.schema import Number, OneOf, Text, Words
+from node.validated_text import InsidePath
 from runner.terms.record import ENDED
 
 Word = Annotated[str, Text(most=100)]

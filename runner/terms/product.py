@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from node.checked import HostName
 from node.schema import Number
+from node.validated_text import HostName
 
 WEEK_S = 7 * 86_400.0  # after which a measurement says nothing of a node any more
 

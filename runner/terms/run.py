@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from node.checked import FileName, Sha256
 from node.schema import Whole
 from node.supervisor.names import EVENTS, TRACES
+from node.validated_text import FileName, Sha256
 from runner import __version__
 from runner.terms.cell import Cell
 from runner.terms.container_engines import Containers

@@ -9,7 +9,7 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.matrix.cells import label
 from runner.plan import checks
-from runner.systems.common import words
+from runner.systems.common import placeholders
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
@@ -174,7 +174,7 @@ def _takes_iterations(cell: Cell) -> bool:
     if not load_system(cell.system).own_keys:
         return True
     try:
-        return ITERATIONS in words.all_names(cell.parameters["argv"] or [])
+        return ITERATIONS in placeholders.all_names(cell.parameters["argv"] or [])
     except (UserError, TypeError):  # its check says what is wrong
         return False
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import median
 
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
-from runner.base.shape import shape
 from runner.doctor.asking import ask
 from runner.doctor.judgement import MATMUL, Judgement, ProbeResult
 from runner.folder import names

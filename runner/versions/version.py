@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from node.checked import FileName
 from node.schema import UnfitError
+from node.validated_text import FileName
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.pins_key import NO_COMMIT, package_of, with_commit, with_package

@@ -18,7 +18,6 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 
 from node.answer import SIGN
-from node.checked import Checked, FileName, HostName, InsidePath, Sha256
 from node.schema import (
     AnyOf,
     Fields,
@@ -36,8 +35,9 @@ from node.schema import (
 )
 from node.supervisor import kinds as supervisor
 from node.supervisor.answers import pack
+from node.validated_text import Checked, FileName, HostName, InsidePath, Sha256
 from plugins import answers
-from plugins.launching import meeting, part, talk
+from plugins.launching import barrier, node_run, supervisor_client
 from plugins.node_action import read, to
 from plugins.sharing import shared
 from roles.apex.action_plugins import wheels
@@ -71,9 +71,9 @@ POLL = {
 }
 TALK: tuple[tuple[str, dict[str, Any]], ...] = (
     ("preparation:prepare", {"now": 1e9, "boot_id": "b"}),
-    ("news:poll", POLL),
+    ("polling:poll", POLL),
     (
-        "news:poll",
+        "polling:poll",
         {
             **POLL,
             "offset": len(LOG) + 10,
@@ -84,8 +84,8 @@ TALK: tuple[tuple[str, dict[str, Any]], ...] = (
             "done": ended(),
         },
     ),
-    ("news:fetch", {"offset": 0, "data": pack(LOG)}),
-    ("folders:close", {"removed": True}),
+    ("polling:fetch", {"offset": 0, "data": pack(LOG)}),
+    ("run_folder:close", {"removed": True}),
 )
 
 
@@ -143,7 +143,7 @@ class Answers:
         """Each program to what it may answer."""
         return {
             **answers.KINDS,
-            "dataset.look:look": answers.datasets(["default"]),
+            "dataset.inspection:look": answers.datasets(["default"]),
             "pin:look": answers.pins(["torch-2.13"]),
             "packages:download": answers.debs(["cuda"]),
             "inspection:inspect": supervisor.inspected(["a", "env"], "env", ["folder /x"]),
@@ -210,7 +210,7 @@ class Answers:
 
 def plans(entry: str, answer: Any) -> None:
     """What the roles' plugins make of an answer that passed."""
-    if entry == "dataset.look:look":
+    if entry == "dataset.inspection:look":
         found = dict.fromkeys(HOSTS, answer)
         planned = datasets.plan(found, ["default"])
         shared(planned, {host: host for host in HOSTS})
@@ -226,7 +226,7 @@ def plans(entry: str, answer: Any) -> None:
 def launched(parts: list[bytes], home: Path) -> None:
     """One run whose node answers so."""
     site, clock = Site(home), Clock()
-    timed = (meeting, part, talk)
+    timed = (barrier, node_run, supervisor_client)
     for module in timed:
         vars(module)["time"] = clock
     try:

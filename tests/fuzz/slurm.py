@@ -7,7 +7,7 @@ import random
 from dataclasses import asdict
 from pathlib import Path
 
-from runner.base.shape import read
+from runner.base.dataclass_schema import read
 from runner.folder.queued import Queued
 from runner.launch.slurm import answers
 from runner.launch.slurm.answers import AccountedJob, JobRecord, QueuedJob

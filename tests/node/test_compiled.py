@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node import sent
+from node import bootstrap
 from plugins.program import command, sources
 
 ENTRY = "visibility:look"
@@ -46,13 +46,13 @@ builtins.compile = lambda *words, **more: (
 def test_a_program_is_compiled_once(file: Path) -> None:
     assert "compiled node.visibility" in ask(file, COUNTS)
     ask(file, KEEP.format(file=str(file)))
-    assert Path(sent.compiled_path(str(file))).stat().st_mode & 0o777 == 0o600
+    assert Path(bootstrap.compiled_path(str(file))).stat().st_mode & 0o777 == 0o600
     assert "compiled" not in ask(file, COUNTS)
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\xe9\x00", b"N", b"(\x02\x00\x00\x00NN"])
 def test_what_is_no_such_file_is_none(file: Path, content: bytes) -> None:
-    Path(sent.compiled_path(str(file))).write_bytes(content)
+    Path(bootstrap.compiled_path(str(file))).write_bytes(content)
     assert "compiled node.visibility" in ask(file, COUNTS)
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_such_file_is_none(file: Path, content: bytes) -> None:
 @pytest.mark.parametrize("how", ["another user's", "open to all", "a link"])
 def test_what_another_user_may_have_compiled_is_compiled_again(file: Path, how: str) -> None:
     ask(file, KEEP.format(file=str(file)))
-    path = Path(sent.compiled_path(str(file)))
+    path = Path(bootstrap.compiled_path(str(file)))
     if how == "a link":
         path.rename(file.with_name("elsewhere"))
         path.symlink_to("elsewhere")

@@ -15,9 +15,9 @@ from node.canonical import canonical
 from node.env.change import PIP_SINCE
 from node.env.environment import EnvError
 from node.env.indexes import sources
+from node.env.inspection import look
 from node.env.interpreter import config_program
 from node.env.lock import digest_of_lock, frozen, header, parsed
-from node.env.look import look
 from node.env.packages import installed
 from node.env.pins import fits, meets, numbers
 from node.env.pip import failure

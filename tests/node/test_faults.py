@@ -188,7 +188,7 @@ def test_checkpoints_stay_for_the_next_attempt(make: Make, tmp_path: Path) -> No
     script = f"test -e {tmp_path}/r1-1/step"
     run = make(script, chain=chain(tmp_path), run_id="test/cell/r1a2")
     assert run.finish()["rc"] == 0
-    run.ask("folders:close", keep=False, all_well=True)
+    run.ask("run_folder:close", keep=False, all_well=True)
     assert not (tmp_path / "r1-1").exists()
 
 

@@ -23,7 +23,7 @@ import pytest
 
 from node import fetch
 from node.dataset import unpack
-from node.words import human
+from node.program_output import human
 from tests.node import run
 
 DATA = random.Random(1).randbytes(3_000_000)

@@ -13,9 +13,9 @@ import pytest
 
 from node import mesh
 from node.answer import ProgramError
-from node.checked import SshKey
 from node.mesh_lines import block, with_block
 from node.schema import UnfitError
+from node.validated_text import SshKey
 
 MARK = "# BEGIN trainbench: made by TrainBench's role ssh_mesh"
 

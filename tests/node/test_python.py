@@ -17,7 +17,7 @@ NODE = sorted((PROJECT / "node").rglob("*.py"))
 # Run by an environment's own Python, or beside a trainer.
 OLDER = sorted(
     [*(PROJECT / "node" / "checks").glob("*.py")]
-    + [PROJECT / "node" / f"{name}.py" for name in ("__init__", "answer", "sent")]
+    + [PROJECT / "node" / f"{name}.py" for name in ("__init__", "answer", "bootstrap")]
 )
 
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import checked, parsing, schema
+from node import parsing, schema, validated_text
 from node.schema import UnfitError
-from runner.base.shape import read, shape
+from runner.base.dataclass_schema import read, shape
 from runner.folder.stored import UnreadableError, load
 
 NODE = schema.Fields(
-    {"host": checked.HostName, "ranks": schema.List(schema.Whole(0, 9), most=3)},
+    {"host": validated_text.HostName, "ranks": schema.List(schema.Whole(0, 9), most=3)},
     {"note": (schema.Words(most=5), "")},
 )
 
@@ -75,14 +75,14 @@ def test_any_json_fits_or_is_unfit(value: Any) -> None:
 @pytest.mark.parametrize("name", ["../x", "a/../b", "/a", "a//b", "a/", ".", "a\nb", "", 1, None])
 def test_a_path_that_leaves_its_folder_cannot_be_made(name: Any) -> None:
     with pytest.raises(UnfitError):
-        checked.InsidePath(name)
+        validated_text.InsidePath(name)
     with pytest.raises(UnfitError):
-        checked.FileName(name)
+        validated_text.FileName(name)
 
 
 def test_a_path_inside_can() -> None:
     for name in ("a", "a/b.c", ".a/..b", "…/ü"):
-        assert checked.InsidePath(name) == name
+        assert validated_text.InsidePath(name) == name
 
 
 class _Colour(StrEnum):
@@ -91,7 +91,7 @@ class _Colour(StrEnum):
 
 @dataclass(frozen=True)
 class Inner:
-    host: checked.HostName
+    host: validated_text.HostName
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,10 @@ class Noun:
 def test_a_dataclass_says_itself_what_json_may_hold() -> None:
     content = {"whole": 1, "number": 1, "items": [{"host": "n"}], "env": {"A": "b"}}
     noun = read(Noun, {**content, "colour": "red", "mode": "a", "younger": 1})
-    assert noun == Noun(1, 1.0, (Inner(checked.HostName("n")),), {"A": "b"}, _Colour.RED, "a")
-    assert isinstance(noun.items[0].host, checked.HostName)
+    assert noun == Noun(
+        1, 1.0, (Inner(validated_text.HostName("n")),), {"A": "b"}, _Colour.RED, "a"
+    )
+    assert isinstance(noun.items[0].host, validated_text.HostName)
     with pytest.raises(UnfitError, match=r"number is 2; it must be 0 to 1"):
         read(Noun, {**content, "number": 2, "colour": "red", "mode": "a"})
     required = shape(Noun).json_schema()["required"]

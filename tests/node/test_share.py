@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from node import fetch, share, sharing, staged
-from node.checked import Sha256
+from node import fetch, manifest_folders, share, sharing
 from node.checksum import sha256
-from node.dataset import look, megatron_mmap
+from node.dataset import inspection, megatron_mmap
 from node.sharing import serving
 from node.sharing.shelf import Shelf
+from node.validated_text import Sha256
 from tests.node import run
 
 
@@ -94,7 +94,9 @@ class Nodes:
 
     def whole(self, name: str) -> bool:
         root = str(self.roots[name])
-        return not look.faults(os.path.join(root, "d"), "d", None, staged.State(root))
+        return not inspection.faults(
+            os.path.join(root, "d"), "d", None, manifest_folders.State(root)
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pytest
 
 from node import checksum, share, sharing
 from node.answer import ProgramError
-from node.dataset import look
+from node.dataset import inspection
 from node.sharing import getting
 from tests.node import run
 
@@ -301,7 +301,7 @@ def test_a_manifest_that_lies_removes_and_reads_nothing_outside(tmp_path: Path) 
     state = {"staged": {"d": names, "../..": ["precious"]}}
     (root / ".state.json").write_text(json.dumps(state))
     asked = {"root": str(root), "datasets": {"d": None}, "address": "a"}
-    fault = run("dataset.look:look", asked).facts["datasets"]["d"]["fault"]
+    fault = run("dataset.inspection:look", asked).facts["datasets"]["d"]["fault"]
     assert "it must be a path inside its folder" in fault
-    look.take_away({"root": str(root), "check": False})
+    inspection.take_away({"root": str(root), "check": False})
     assert victim.read_bytes() == PRECIOUS

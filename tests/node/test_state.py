@@ -328,8 +328,8 @@ def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
     missing = ["repository cuda: missing", "package make: not installed"]
     source = "/etc/apt/sources.list.d/trainbench-cuda.sources"
     said = [*missing, f"file {source}: missing"]
-    assert told("look:look", wanted)["differences"] == said
-    refused = run("state.look:verify", wanted, root)
+    assert told("inspection:look", wanted)["differences"] == said
+    refused = run("state.inspection:verify", wanted, root)
     assert refused == (1, None, "; ".join(said))
     assert told("steps:wanted", wanted)["lacking"] == ["make"]
     assert told("steps:begin", wanted) == {}
@@ -350,7 +350,7 @@ def test_the_program_as_a_node_runs_it(tmp_path: Path) -> None:
     (tmp_path / source[1:]).write_text(told("steps:wanted", wanted)["repositories"][0]["content"])
     (tmp_path / source[1:]).chmod(0o644)
     assert told("steps:finish", wanted) == {"differences": []}
-    assert told("look:verify", wanted) == {}
+    assert told("inspection:verify", wanted) == {}
 
     plan = told("steps:undo", spec())
     assert (plan["remove"], sorted(plan["delete"])) == (["make"], [keyring, source])

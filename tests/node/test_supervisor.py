@@ -129,7 +129,7 @@ class Run:
     ) -> dict[str, Any]:
         known = {"offset": self.offset, "sampled": 0}
         spec = {**known, "wait_s": wait_s, "lease_s": self.job["lease_s"]}
-        answer = self.ask("news:poll", **spec, go=go, stop=stop, over=over)
+        answer = self.ask("polling:poll", **spec, go=go, stop=stop, over=over)
         data = zlib.decompress(base64.b64decode(answer["data"]))
         self.log += data
         self.offset = answer["offset"] + len(data)
@@ -700,7 +700,7 @@ def test_programs_that_were_left_on_a_node_before_are_not_what_runs(
     left = tmp_path / "runs" / ".programs" / "0123.json"
     left.parent.mkdir(parents=True)
     left.parent.parent.chmod(0o700)
-    left.write_text(json.dumps({"node.sent": "raise SystemExit('theirs')"}))
+    left.write_text(json.dumps({"node.bootstrap": "raise SystemExit('theirs')"}))
     run = make("true")
     assert run.finish()["rc"] == 0
     assert "raise SystemExit('theirs')" not in left.read_text()
@@ -745,7 +745,7 @@ def fetched(run: Run, size: int, step: int) -> bytes:
     """The whole log through fetch, a piece at a time."""
     data = b""
     while len(data) < size:
-        answer = run.ask("news:fetch", name="launcher.log", offset=len(data), length=step)
+        answer = run.ask("polling:fetch", name="launcher.log", offset=len(data), length=step)
         data += zlib.decompress(base64.b64decode(answer["data"]))
     return data
 
@@ -762,7 +762,7 @@ def test_more_log_than_a_poll_brings_is_skipped_and_fetched_later(make: Make) ->
     assert fetched(run, len(whole), 100_000) == whole
     assert (
         run.poll()["data"]
-        == run.ask("news:fetch", name="launcher.log", offset=999999, length=9)["data"]
+        == run.ask("polling:fetch", name="launcher.log", offset=999999, length=9)["data"]
     )
 
 
@@ -883,7 +883,7 @@ def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path)
     assert f"pid {pid}, stood at:]\nstack of {pid}\n" in (run.dir / "stacks.txt").read_text()
     assert b"Fatal Python error" not in (run.dir / "launcher.log").read_bytes()
     assert run.poll()["files"]["stacks.txt"] == (run.dir / "stacks.txt").stat().st_size
-    fetched = run.ask("news:fetch", name="stacks.txt", offset=0, length=100)
+    fetched = run.ask("polling:fetch", name="stacks.txt", offset=0, length=100)
     assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"[trainbench: pid")
 
 
@@ -949,7 +949,7 @@ def test_event_files_of_the_folder_can_be_fetched_and_nothing_beyond(
     assert files == {name: 7}
 
     def fetched(name: str) -> bytes:
-        answer = run.ask("news:fetch", name=name, offset=0, length=100)
+        answer = run.ask("polling:fetch", name=name, offset=0, length=100)
         return zlib.decompress(base64.b64decode(answer["data"]))
 
     assert fetched(name) == b"\0events"
@@ -977,7 +977,9 @@ def test_traces_of_a_profiler_can_be_fetched_and_nothing_beyond(make: Make, tmp_
     files = run.poll()["files"]
     files.pop("samples.csv", None)
     assert files == {"node0.nsys-rep": 6, "profile/iteration_3/rank0_trace.json": 2}
-    answer = run.ask("news:fetch", name="profile/iteration_3/rank0_trace.json", offset=0, length=9)
+    answer = run.ask(
+        "polling:fetch", name="profile/iteration_3/rank0_trace.json", offset=0, length=9
+    )
     assert zlib.decompress(base64.b64decode(answer["data"])) == b"{}"
 
 
@@ -998,18 +1000,18 @@ def test_a_closed_folder_is_removed_with_what_is_empty_above_it(make: Make, tmp_
     run, other = make("true", run_id="c/one/r1a1"), make("true", run_id="c/two/r1a1")
     for each in (run, other):
         each.finish()
-    assert run.ask("folders:close", keep=False)["removed"] is True
+    assert run.ask("run_folder:close", keep=False)["removed"] is True
     assert [path.name for path in (tmp_path / "runs" / "c").iterdir()] == ["two"]
-    assert other.ask("folders:close", keep=True)["removed"] is False
+    assert other.ask("run_folder:close", keep=True)["removed"] is False
     assert (other.dir / "launcher.log").exists()
-    assert other.ask("folders:close", keep=False)["removed"] is True
+    assert other.ask("run_folder:close", keep=False)["removed"] is True
     left = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert left == [".programs", f"lock-{socket.gethostname()}"]
 
 
 def test_a_run_that_goes_on_is_not_removed(make: Make) -> None:
     run = make(SLEEP).start()
-    assert run.ask("folders:close", keep=False)["removed"] is False
+    assert run.ask("run_folder:close", keep=False)["removed"] is False
     run.poll(stop="test")
     assert run.done()["ended_by"] == "stop"
 

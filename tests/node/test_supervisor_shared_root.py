@@ -56,7 +56,7 @@ def test_each_node_has_its_lock_and_stops_its_own_run(
     assert second.poll()["done"] is None, "another node's run goes on"
     stopped = call("stopping:stop_all", spec, before=OTHER)["ended"]
     assert [each["dir"] for each in stopped] == [str(second.dir)]
-    assert first.ask("folders:close", keep=False)["removed"] is True
+    assert first.ask("run_folder:close", keep=False)["removed"] is True
     assert not (runs / "n1").exists()
     assert second.dir.exists()
 

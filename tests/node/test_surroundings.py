@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from node.supervisor import around, leftovers, npus, surroundings
+from node.supervisor import leftovers, npus, process_scan, surroundings
 from node.supervisor.answers import RefusedError
-from node.supervisor.around import Around
 from node.supervisor.orphans import lives
+from node.supervisor.process_scan import Around
 from node.supervisor.processes import stat_of
 from tests.node.test_npu import CHIP, HEAD
 
@@ -47,7 +47,7 @@ def test_what_is_hidden_is_no_finding(monkeypatch: pytest.MonkeyPatch, tmp_path:
     hidden = Around()
     hidden.pids = {os.getpid()}
     assert surroundings.look_at_processors(job(tmp_path), hidden) == []
-    monkeypatch.setattr(around, "read_bytes", lambda path: b"")
+    monkeypatch.setattr(process_scan, "read_bytes", lambda path: b"")
     blind = Around()
     assert surroundings.look_at_processors(job(tmp_path), blind) == []
     assert blind.named(os.getpid(), "python3") == f"pid {os.getpid()} (python3)"

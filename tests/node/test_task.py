@@ -19,7 +19,7 @@ import pytest
 
 from node.answer import ProgramError
 from node.causes import Cause, EndedBy
-from node.supervisor import given, head, names, placeholders, task
+from node.supervisor import names, placeholders, rank0, slurm_environment, task
 from node.supervisor.answers import RefusedError
 from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
 
@@ -51,7 +51,7 @@ def device_job(**more: Any) -> dict[str, Any]:
 def test_the_devices_are_those_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
     job = device_job()
-    given.take_devices(job)
+    slurm_environment.take_devices(job)
     assert job["device_ids"] == [4, 6]
     assert job["env"] == {"CUDA_VISIBLE_DEVICES": "4,6"}
 
@@ -59,20 +59,20 @@ def test_the_devices_are_those_that_slurm_gave(monkeypatch: pytest.MonkeyPatch) 
 def test_devices_may_have_other_names_than_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a,GPU-2b")
     job = device_job()
-    given.take_devices(job)
+    slurm_environment.take_devices(job)
     assert job["env"] == {"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-2b"}
 
 
 def test_fewer_devices_than_the_cell_needs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     with pytest.raises(RefusedError, match="1 GPUs of this node and the cell needs 2; see slurm_"):
-        given.take_devices(device_job())
+        slurm_environment.take_devices(device_job())
 
 
 def test_secrets_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{given.SECRETS}HF_TOKEN", "hf_x")
-    assert given.taken_secrets() == {"HF_TOKEN": "hf_x"}
-    assert f"{given.SECRETS}HF_TOKEN" not in os.environ
+    monkeypatch.setenv(f"{slurm_environment.SECRETS}HF_TOKEN", "hf_x")
+    assert slurm_environment.taken_secrets() == {"HF_TOKEN": "hf_x"}
+    assert f"{slurm_environment.SECRETS}HF_TOKEN" not in os.environ
 
 
 def run_folder(folder: Path, mark: str = "m1", nodes: int = 2) -> Path:
@@ -141,19 +141,19 @@ def test_a_node_reads_the_addresses_of_all_only_where_it_needs_them(
     assert placeholders.needs_others(job) is all_of_them
 
 
-def come(roster: head.Roster, rank: int) -> None:
+def come(roster: rank0.Roster, rank: int) -> None:
     facts = {"host": f"n{rank}", "address": f"10.0.0.{rank}", "devices": [rank], "cpus": 4}
     roster.come(rank, facts)
 
 
 def test_placement_is_written_once_all_have_come(tmp_path: Path) -> None:
-    roster = head.Roster(str(tmp_path), 2)
+    roster = rank0.Roster(str(tmp_path), 2)
     come(roster, 1)
-    head.place(str(tmp_path), roster, [20_000])
+    rank0.place(str(tmp_path), roster, [20_000])
     assert roster.absent() == ["0000"]
     assert not (tmp_path / "placement.json").exists()
     come(roster, 0)
-    head.place(str(tmp_path), roster, [20_000])
+    rank0.place(str(tmp_path), roster, [20_000])
     placement = json.loads((tmp_path / "placement.json").read_text())
     assert placement["host"] == ["n0", "n1"]
     assert placement["address"] == ["10.0.0.0", "10.0.0.1"]
@@ -164,24 +164,24 @@ def test_the_port_is_the_wanted_one_or_the_next_free_one() -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
-        port = head.free_port(20_000)
+        port = rank0.free_port(20_000)
         assert port in placeholders.PORTS
         with socket.socket() as other:
             other.bind(("", port))
             other.listen()
-            assert head.free_port(port) > port
+            assert rank0.free_port(port) > port
 
 
 def test_a_node_that_has_ended_is_in_the_roster_once(tmp_path: Path) -> None:
-    roster = head.Roster(str(tmp_path), 2)
+    roster = rank0.Roster(str(tmp_path), 2)
     come(roster, 0)
     come(roster, 1)
     roster.ended(1)
     assert sorted(os.listdir(tmp_path / names.ROSTER)) == ["0000", "0001.over"]
-    head.place(str(tmp_path), roster, [20_000])
+    rank0.place(str(tmp_path), roster, [20_000])
     assert not (tmp_path / names.PLACEMENT).exists()  # it ends before it began
     roster.ended(0)
-    assert roster.absent(head.OVER) == []
+    assert roster.absent(rank0.OVER) == []
     (tmp_path / names.ROSTER / "0000.over").unlink()
     (tmp_path / names.ROSTER / "0001.over").unlink()
     (tmp_path / names.ROSTER).rmdir()
@@ -189,8 +189,8 @@ def test_a_node_that_has_ended_is_in_the_roster_once(tmp_path: Path) -> None:
 
 
 def test_a_run_is_over_once_all_nodes_have_ended(tmp_path: Path) -> None:
-    roster = head.Roster(str(tmp_path), 2)
-    waiting = threading.Thread(target=head.finish, args=(str(tmp_path), roster, lambda: False))
+    roster = rank0.Roster(str(tmp_path), 2)
+    waiting = threading.Thread(target=rank0.finish, args=(str(tmp_path), roster, lambda: False))
     waiting.start()
     roster.ended(0)
     assert not (tmp_path / "ended").exists()
@@ -202,14 +202,14 @@ def test_a_run_is_over_once_all_nodes_have_ended(tmp_path: Path) -> None:
 def test_a_node_that_does_not_end_is_not_waited_for_beyond_the_halt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(rank0, "PATIENCE_S", 0.0)
     (tmp_path / "halt").write_text("{}")
-    head.finish(str(tmp_path), head.Roster(str(tmp_path), 2), lambda: False)
+    rank0.finish(str(tmp_path), rank0.Roster(str(tmp_path), 2), lambda: False)
     assert (tmp_path / "ended").exists()
 
 
 def test_a_stall_is_a_rest_of_all_logs(tmp_path: Path) -> None:
-    stalls = head.Stalls([str(tmp_path / "0"), str(tmp_path / "1")], limit_s=20.0)
+    stalls = rank0.Stalls([str(tmp_path / "0"), str(tmp_path / "1")], limit_s=20.0)
     assert not stalls.stalled(1e6)  # nothing counts before it began
     stalls.begin(100.0)
     assert not stalls.stalled(110.0)
@@ -221,11 +221,11 @@ def test_a_stall_is_a_rest_of_all_logs(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_loopback_here_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "addresses", lambda host: iter(["127.0.1.1"]))
+    monkeypatch.setattr(slurm_environment, "addresses", lambda host: iter(["127.0.1.1"]))
     monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "")
-    assert given.address_of("n1") == "n1"  # nothing better is known
-    monkeypatch.setattr(given, "addresses", lambda host: iter(["10.0.0.5"]))
-    assert given.address_of("n1") == "n1"
+    assert slurm_environment.address_of("n1") == "n1"  # nothing better is known
+    monkeypatch.setattr(slurm_environment, "addresses", lambda host: iter(["10.0.0.5"]))
+    assert slurm_environment.address_of("n1") == "n1"
 
 
 def test_a_launcher_that_slurm_ends_with_its_supervisor_was_stopped(

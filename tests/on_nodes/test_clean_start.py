@@ -134,7 +134,7 @@ def test_a_gpu_in_use_and_what_a_killed_supervisor_left(
     bench.wait_for_step(2)
     assert bench.process is not None
     node.link(False)  # so that nobody asks the supervisor, which would end what it left
-    for program in ("supervisor.news:poll", "supervisor.preparation:prepare"):
+    for program in ("supervisor.polling:poll", "supervisor.preparation:prepare"):
         for pid, argv in node.processes():
             if program in argv:
                 node.signal(pid)

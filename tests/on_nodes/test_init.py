@@ -7,7 +7,7 @@ import pytest
 
 from runner.__main__ import main, parser
 from runner.base.errors import UserError
-from runner.enrol.making import Conversation, make
+from runner.enrol.new_inventory import Conversation, make
 from tests.cluster.fixtures import RealNodes
 from tests.roles.play import play
 

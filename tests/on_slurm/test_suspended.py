@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 from runner.folder import names
 from runner.folder.attempt import Prepared
 from runner.folder.stored import load

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from node.dataset import look, unpack
+from node.dataset import inspection, unpack
 from plugins import datasets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,12 @@ def test_the_files_that_a_document_lists_are_there(document: str) -> None:
     for name, files in LISTED[document].items():
         entry = entries(name)[name]
         assert document in entry["documents"]
-        there = {*look.aliases(name, entry), *entry.get("keep", []), "vocab.json", "merges.txt"}
+        there = {
+            *inspection.aliases(name, entry),
+            *entry.get("keep", []),
+            "vocab.json",
+            "merges.txt",
+        }
         assert set(files) <= there
 
 
@@ -132,7 +137,7 @@ def test_a_trainers_program_takes_the_documents_arguments() -> None:
     chosen = {"oscar-1GB": {"system": "megatron_deepspeed", "pin": "p"}}
     entry = entries("oscar-1GB", preprocess=chosen)["oscar-1GB"]
     assert entry["program"]["argv"][:3] == ["tools/preprocess_data.py", "--input", "{text}"]
-    assert look.recipe(entry)["program"]["system"] == "megatron_deepspeed"
+    assert inspection.recipe(entry)["program"]["system"] == "megatron_deepspeed"
     assert datasets.needs({"oscar-1GB": entry}) == []
     with pytest.raises(ValueError, match="names x, which the catalogue does not have"):
         entries("default", preprocess={"x": {}})

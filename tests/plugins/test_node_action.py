@@ -117,7 +117,7 @@ def test_an_answer_is_its_line_and_what_is_no_answer_is_none() -> None:
 
 def test_a_task_whose_node_answers_oddly_fails_with_the_sentence() -> None:
     action = Action("echo TRAINBENCH 7")
-    action.act = lambda arguments, variables: action.ask("env.look:look", None, having({}))  # type: ignore[method-assign]  # stands in
+    action.act = lambda arguments, variables: action.ask("env.inspection:look", None, having({}))  # type: ignore[method-assign]  # stands in
     action.value = lambda name, default=None: ""  # type: ignore[method-assign]  # stands in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ActionBase, "run", lambda self, tmp, task_vars: {})

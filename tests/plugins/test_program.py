@@ -7,6 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +60,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / "node" / f"{name}.py"
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text, encoding="utf-8")
-    for name in ("sent", "answer"):
+    for name in ("bootstrap", "answer"):
         text = (PROJECT / "node" / f"{name}.py").read_text(encoding="utf-8")
         (tmp_path / "node" / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.setattr(program, "ROOT", tmp_path)
@@ -70,9 +73,31 @@ def run(entry: str, arguments: Any, tmp_path: Path) -> subprocess.CompletedProce
 
 
 def test_what_travels_is_what_is_imported_or_handed_on(root: Path) -> None:
-    ours = {"node", "node.sent", "node.answer", "node.greet", "node.greet.main"}
+    ours = {"node", "node.bootstrap", "node.answer", "node.greet", "node.greet.main"}
     more = {"node.greet.words", "node.greet.late", "node.handed", "node.shared"}
     assert set(sources("greet.main:main")) == ours | more
+
+
+def test_two_hosts_threads_parse_one_after_the_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.11.8 fails in threads (python/cpython#106905): an inspection was refused."""
+    parsing, overlaps, parse = threading.Lock(), [], ast.parse
+
+    def slow_parse(text: str) -> ast.Module:
+        if not parsing.acquire(blocking=False):
+            overlaps.append(text)
+            return parse(text)
+        try:
+            time.sleep(0.001)
+            return parse(text)
+        finally:
+            parsing.release()
+
+    monkeypatch.setattr(ast, "parse", slow_parse)
+    with ThreadPoolExecutor(4) as hosts:
+        sizes = hosts.map(lambda _: len(sources("greet.main:main")), range(4))
+    assert (set(sizes), overlaps) == ({9}, [])
 
 
 def test_a_program_answers_and_leaves_no_file(root: Path, tmp_path: Path) -> None:
@@ -145,8 +170,11 @@ def test_the_quick_reading_of_imports_misses_none(path: Path) -> None:
 NAMED = re.compile(r"program: ([\w.]+:\w+)$|(?:ask|tell|send)\(\s*\"([\w.]+:\w+)\"", re.MULTILINE)
 
 
+LAUNCH_ENTRIES = {"polling:poll", "polling:fetch", "run_folder:close"}  # of node/supervisor
+
+
 def entries() -> list[str]:
-    """Programs that roles and plugins name; in launch some stand without their package."""
+    """Programs that roles and plugins name; the launch plugin names some without their package."""
     found = set()
     for folder in ("roles", "plugins"):
         for path in (PROJECT / folder).rglob("*"):
@@ -162,6 +190,6 @@ def test_programs_are_named_in_roles() -> None:
 
 @pytest.mark.parametrize("entry", entries())
 def test_each_program_that_is_named_there_is(entry: str) -> None:
-    if entry in ("news:poll", "news:fetch", "folders:close"):  # of launch, which asks again
+    if entry in LAUNCH_ENTRIES:
         entry = f"supervisor.{entry}"
     assert sources(entry)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from plugins.disk_estimate import items, room_fault
 from plugins.inventory_check import read
-from plugins.room import items, room_fault
 from runner.base.paths import PROJECT
 
 SIZES = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[

@@ -213,7 +213,7 @@ def test_an_odd_answer_of_a_dataset_is_one_sentence(
     """What a node calls its dataset became a path on the nodes that take it."""
     action = plugin(datasets)
     answer = {"python": [3, 11], "address": "evil", "datasets": {"d": dataset}}
-    action.says = {"dataset.look:look": answer}
+    action.says = {"dataset.inspection:look": answer}
     action.variables = {"hostvars": {}, "ansible_play_hosts": [], "inventory_hostname": "n1"}
     values: dict[str, Any]
     values = {"dataset_names": ["d"], "dataset_own": {}, "dataset_preprocess": {}}
@@ -221,7 +221,7 @@ def test_an_odd_answer_of_a_dataset_is_one_sentence(
     monkeypatch.setattr(type(action), "value", lambda _, name, default=None: values.get(name, ""))
     with pytest.raises(ValueError, match="the answer to look: datasets"):
         action.act({"step": "look"}, {})
-    action.says["dataset.look:look"]["datasets"] = {
+    action.says["dataset.inspection:look"]["datasets"] = {
         "d": {"fault": "\x1b[2Jx", "identity": "", "begun": 0}
     }
     result = action.act({"step": "look"}, {})

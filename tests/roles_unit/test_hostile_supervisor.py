@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from node.printable import printable
-from plugins.launching import part
+from plugins.launching import node_run
 from plugins.launching.action import LaunchAction
-from plugins.launching.meeting import Meeting
-from plugins.launching.part import Part, write
+from plugins.launching.barrier import Meeting
+from plugins.launching.node_run import Part, write
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -145,7 +145,7 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And is not asked thousands of times meanwhile."""
-    monkeypatch.setattr(part, "OVERDUE_S", -10.0)
+    monkeypatch.setattr(node_run, "OVERDUE_S", -10.0)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
     asked = 0
@@ -173,7 +173,7 @@ def test_a_node_that_never_gets_ready_does_not_hold_the_others_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The barrier had no bound: a plugin that died before it could say so held all of them."""
-    monkeypatch.setattr(part, "BARRIER_S", 0.3)
+    monkeypatch.setattr(node_run, "BARRIER_S", 0.3)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
     with campaign.locked():

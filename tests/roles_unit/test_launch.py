@@ -16,8 +16,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from plugins.launching.action import LaunchAction
-from plugins.launching.meeting import Meeting
-from plugins.launching.part import Part, write
+from plugins.launching.barrier import Meeting
+from plugins.launching.node_run import Part, write
 from plugins.node_action import read, to
 from plugins.program import command, message
 from runner.folder import names

@@ -12,8 +12,8 @@ import yaml
 from ansible.module_utils import basic
 
 from node.oldest_python import OLDEST_PYTHON
+from plugins import disk_estimate
 from plugins import inventory_check as check
-from plugins import room
 from roles.validate.action_plugins import validate_node as validate
 from roles.validate.filter_plugins.all_faults import all_faults
 from runner.base.paths import PROJECT
@@ -270,7 +270,7 @@ def test_this_machine_answers_in_plain_sh(tmp_path: Path) -> None:
 def test_a_node_says_its_compiler_and_its_datasets(tmp_path: Path) -> None:
     (tmp_path / "datasets" / "own").mkdir(parents=True)
     (tmp_path / "datasets" / "own" / "dataset.json").touch()
-    files = [room.dataset(name) for name in ("own", "none")]
+    files = [disk_estimate.dataset(name) for name in ("own", "none")]
     said = ask(sys.executable, tmp_path, "-of-no-version", *files)
     assert said["gcc"] == ""
     assert validate.there(said) == {"datasets/own/dataset.json"}

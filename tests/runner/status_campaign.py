@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from runner.base.shape import shape
+from runner.base.dataclass_schema import shape
 from runner.folder import names
 from runner.folder.stored import load, write_json
 from runner.load.records import records_of

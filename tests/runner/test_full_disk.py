@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from node.words import full_disk, os_error_words
+from node.program_output import full_disk, os_error_words
 from runner import __main__ as command_line
 from runner.commands import systems
 

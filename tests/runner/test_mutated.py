@@ -9,8 +9,8 @@ import pytest
 
 from node.parsing import parse
 from node.schema import UnfitError
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
-from runner.base.shape import shape
 from runner.folder import names
 from runner.folder.attempt import Halt
 from runner.folder.campaign import Campaign

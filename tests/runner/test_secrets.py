@@ -12,7 +12,7 @@ import pytest
 from node.env.environment import Environment
 from node.env.indexes import sources
 from node.env.pip import pip
-from plugins.launching.home import fetchable
+from plugins.launching.fetched_files import fetchable
 from runner.base.errors import UserError
 from runner.base.masking import is_secret
 from runner.inventory.inventory import parse_inventory

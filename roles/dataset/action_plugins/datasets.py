@@ -46,7 +46,9 @@ class ActionModule(NodeAction):
             mine = looked[self.value("inventory_hostname")]
             return {"changed": False, **self._making(mine, plan(looked, names)["make"])}
         spec = {"root": self.value("datasets_root"), "datasets": self._described()}
-        result = self.result(f"dataset.look:{arguments['step']}", spec, answers.datasets(names))
+        result = self.result(
+            f"dataset.inspection:{arguments['step']}", spec, answers.datasets(names)
+        )
         return {**result, "address": self.address()}
 
     def _described(self) -> datasets.Described:

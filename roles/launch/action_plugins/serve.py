@@ -1,9 +1,9 @@
 """Carry out bench's orders, one after another, until it closes the gate: a task of a whole play.
 
 Ansible runs this once for all hosts, in one process, where each host has a thread with a task,
-templates and a connection of Ansible's (plugins/launching/hands.py). A thread takes its node's part
-of run.json here on the control node, so that what runs never passes through a template or a shell
-(plugins/launching/part.py). docs/architecture.md has the protocol.
+templates and a connection of Ansible's (plugins/launching/host_threads.py). A thread takes its
+node's part of run.json here on the control node, so that what runs never passes through a template
+or a shell (plugins/launching/node_run.py). docs/architecture.md has the protocol.
 
 Whatever happens on a node comes back as data, never as failed or unreachable: one bad node must
 not end the play.
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.launching.action import LaunchAction
+from plugins.launching.barrier import Meeting
 from plugins.launching.describing import describe
-from plugins.launching.hands import Hand, Hands
-from plugins.launching.meeting import Meeting
-from plugins.launching.part import carry_out
+from plugins.launching.host_threads import Hand, Hands
+from plugins.launching.node_run import carry_out
 from runner.folder.attempt import RunFolder
-from runner.launch.ssh.gate import Order, orders
+from runner.launch.ssh.play_pipe import Order, orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.checked import FileName
 from node.checksum import sha256
+from node.validated_text import FileName
 from plugins import answers
 from plugins.node_action import NodeAction
 

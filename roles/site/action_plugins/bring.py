@@ -16,10 +16,10 @@ from ansible.errors import AnsibleActionFail
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.checked import FileName, InsidePath
 from node.parsing import load
 from node.prefetched import FILES
 from node.schema import Fields, List, Mapped, Text, UnfitError
+from node.validated_text import FileName, InsidePath
 from plugins.node_action import NodeAction
 
 MANIFEST = "manifest.json"

@@ -14,8 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from node.checked import HostName
 from node.mesh_lines import ADDRESSES
+from node.validated_text import HostName
 from plugins.node_action import NodeAction
 
 LOOKED = "__ssh_mesh_looked"  # as tasks/look.yml registers what a node said

@@ -20,9 +20,9 @@ from ansible.module_utils.parsing.convert_bool import boolean
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.canonical import canonical
-from node.checked import FileName, Pin
 from node.pin import VARIABLES
 from node.schema import Fields, UnfitError
+from node.validated_text import FileName, Pin
 from plugins import answers
 from plugins.filter.pins import PinError, pin_plans
 from plugins.node_action import NodeAction

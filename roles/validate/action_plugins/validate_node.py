@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from node.oldest_python import OLDEST_NAME, OLDEST_PYTHON
 from node.printable import printable
+from plugins import disk_estimate
 from plugins import inventory_check as check
-from plugins import room
 from plugins.node_action import NodeAction
 
 MOST_LINES = 1_000  # of an answer; MOST_LETTERS of each
@@ -237,7 +237,7 @@ class ActionModule(NodeAction):
                 "builds": check.builds(values, project, limits),
                 "compiles": check.compiles(values, project),
                 "datasets": check.dataset_faults(values, project)[1],
-                "items": room.items(values, project, arguments["sizes"]),
+                "items": disk_estimate.items(values, project, arguments["sizes"]),
             }
             try:
                 answer, faults = self._ask(host, request, variables)
@@ -253,7 +253,9 @@ class ActionModule(NodeAction):
                 result["inode"] = answer.get("inode", "")
                 result["token"] = secrets.token_hex(8)
                 result["there"] = [
-                    name for name in request["datasets"] if room.dataset(name) in there(answer)
+                    name
+                    for name in request["datasets"]
+                    if disk_estimate.dataset(name) in there(answer)
                 ]
             except AnsibleConnectionFailure as error:
                 result["lost"] = str(error)
@@ -317,7 +319,7 @@ class ActionModule(NodeAction):
                 host, node_answer, needed, request["gcc"], request["privileged"]
             )
         faults += runtime_faults(host, node_answer, request["compiles"], request["privileged"])
-        small = room.room_fault(
+        small = disk_estimate.room_fault(
             host, request["root"], node_answer.get("free", ""), request["items"], there(node_answer)
         )
         faults += [small] if small else []

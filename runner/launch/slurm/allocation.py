@@ -32,7 +32,7 @@ from runner.terms.engines.slurm import Slurm
 
 OUR_JOB = "SLURM_JOB_ID"
 GPUS_IN_ALL = "SLURM_GPUS"  # what salloc --gpus was given
-HOLD = "supervisor.holder:hold"
+HOLD = "supervisor.allocation:hold"
 GOES_ON = ("PENDING", "CONFIGURING", "RUNNING")
 RUNNING = "RUNNING"
 LEFT_S = 30.0  # for a run that a killed bench left to end

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from node.checked import Checked
 from node.kinds import Line
 from node.printable import printable
 from node.schema import UnfitError, Whole, Words
-from runner.base.shape import read
+from node.validated_text import Checked
+from runner.base.dataclass_schema import read
 
 MARK = "trainbench:"  # begins the comment of each job of ours
 

@@ -10,9 +10,9 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from node.checked import VariableName
 from node.supervisor.placeholders import PORTS
 from node.supervisor.scratch import TEMPORARY
+from node.validated_text import VariableName
 from runner.launch.slurm.job_script import by_hand_head, srun_argv
 from runner.plan.containers import JOB_ID
 from runner.plan.script import environment, quoted

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from node.causes import Cause, EndedBy
-from node.supervisor.head import requeue
 from node.supervisor.orders import leave
+from node.supervisor.rank0 import requeue
 from node.visibility import FORGET_S, clock, fresh
 from runner.base.text import listing, tail
 from runner.folder import names

@@ -15,8 +15,8 @@ from runner.folder.stored import write_script
 from runner.launch.slurm import commands, handover
 from runner.launch.slurm.answers import MARK
 from runner.launch.slurm.commands import ControllerError, QueueFullError, SlurmError
+from runner.launch.slurm.job_cleanup import LeavingJobs
 from runner.launch.slurm.job_script import job_script
-from runner.launch.slurm.leaving import LeavingJobs
 from runner.launch.slurm.program import leave
 from runner.launch.slurm.queue import Queue
 from runner.launch.slurm.states import Ended

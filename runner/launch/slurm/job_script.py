@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from node.schema import UnfitError
-from node.supervisor.given import SECRETS
+from node.supervisor.slurm_environment import SECRETS
 from runner.base.errors import UserError
 from runner.plan.containers import JOB_ID
 from runner.terms.engines.engine_settings import OptionWord, Placement

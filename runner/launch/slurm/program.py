@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from node.bootstrap import command
 from node.files import holds
-from node.sent import command
 from plugins.program import bundle
 from runner.base.exclusive import make_private
 from runner.base.files import atomic_file

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from node.checked import VariableName
 from node.parsing import parse
 from node.schema import MOST_LETTERS, Fields, Mapped, Text, Words
+from node.validated_text import VariableName
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.launch.play import play

@@ -9,8 +9,8 @@ from typing import Any
 
 from node.files import read_json
 from node.fingerprint import fingerprints
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.base.streams import complain
 from runner.folder import names
 from runner.folder.attempt import RunFolder

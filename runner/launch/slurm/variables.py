@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from node.supervisor.given import SECRETS
+from node.supervisor.slurm_environment import SECRETS
 from runner.base.errors import UserError
 
 CLUSTERS = "SLURM_CLUSTERS"

@@ -11,11 +11,11 @@ from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import Checkup
 from runner.folder.lock import HeldFolder
-from runner.launch.claim import claimed
 from runner.launch.engine import NO_QUEUE, Stopped, Surveyed, Wanted
+from runner.launch.node_lock import claimed
 from runner.launch.play import Played, play
-from runner.launch.ssh.gate import Order
-from runner.launch.ssh.standing import Plays
+from runner.launch.ssh.persistent_play import Plays
+from runner.launch.ssh.play_pipe import Order
 from runner.plan.script import launch_script
 from runner.terms.cluster import Cluster, Node
 from runner.terms.inspected import Inspected, Sought

@@ -5,7 +5,7 @@ from node.supervisor.placeholders import WORD
 from runner.base.errors import Faults, UserError
 from runner.base.masking import is_secret
 from runner.base.suggest import nearest
-from runner.systems.common import words
+from runner.systems.common import placeholders
 from runner.systems.common.command_keys import (
     ABOUT,
     FACTS,
@@ -38,7 +38,7 @@ def check_argv(cell: Cell) -> None:
                 f"argv[{number}] is {text!r}, which only a shell knows, and none is started; write"
                 " a script, and argv: [bash, script.sh]"
             )
-    program = words.written(argv[0])
+    program = placeholders.written(argv[0])
     if not program or (len(argv) == 1 and " " in program and not program.startswith("/")):
         raise UserError(f"argv[0] is {program!r:.60}; list the program and each argument by itself")
 
@@ -82,7 +82,7 @@ def check_names(cell: Cell) -> None:
     for key, value in cell.parameters.items():
         if key not in ABOUT and key in FACTS:
             raise UserError(f"{key!r} is a fact of the node; give your key another name")
-        if not words.NAME.fullmatch(key):
+        if not placeholders.NAME.fullmatch(key):
             raise UserError(f"{key!r} is not a name; use letters, digits and _")
         if key not in ABOUT | SIZED and is_secret(key):
             raise UserError(
@@ -100,26 +100,29 @@ def check_names(cell: Cell) -> None:
 def check_words(cell: Cell) -> None:
     """Refuse words that nothing fills, and keys that nothing uses: all of them."""
     values, cell_keys = cell.parameters, own_keys(cell)
-    texts = [(f"argv[{number}]", words.written(text)) for number, text in enumerate(values["argv"])]
-    used = words.all_names(values["argv"])
-    used |= words.names_in(values["cwd"] or "", "cwd")
-    _check_path(words.filled(values["cwd"] or "/", cell_keys, "cwd"), "cwd")
+    texts = [
+        (f"argv[{number}]", placeholders.written(text))
+        for number, text in enumerate(values["argv"])
+    ]
+    used = placeholders.all_names(values["argv"])
+    used |= placeholders.names_in(values["cwd"] or "", "cwd")
+    _check_path(placeholders.filled(values["cwd"] or "/", cell_keys, "cwd"), "cwd")
     _check_path((values["environment"] or {}).get("python", "/"), "environment: python")
     for where, text in texts:
-        for name in words.names_in(text, where) - set(FACTS):
+        for name in placeholders.names_in(text, where) - set(FACTS):
             if name in SIZED - cell_keys.keys():
                 also = ", or `seeds` of the matrix" if name == SEED else ""
                 raise UserError(f"{where}: {{{name}}} has no value; set {name}{also}")
-            words.value_of(name, cell_keys | dict.fromkeys(FACTS, ""), where)
+            placeholders.value_of(name, cell_keys | dict.fromkeys(FACTS, ""), where)
     for variable, text in cell.env.items():
-        for word in sorted(words.looks_like(text) & {*FACTS, *cell_keys}):
+        for word in sorted(placeholders.looks_like(text) & {*FACTS, *cell_keys}):
             raise UserError(
                 f"env: {variable} has {{{word}}}, and words are filled in argv alone; begin it with"
                 f' the program env: argv: [env, "{variable}={{{word}}}", ...]'
             )
     shape = values.get("architecture") or {}
     sizes = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
-    counted = set().union(*map(words.factors, [*sizes, values["model_flops_per_token"]]))
+    counted = set().union(*map(placeholders.factors, [*sizes, values["model_flops_per_token"]]))
     faults = Faults()
     for key in cell_keys:
         other_axes = {name for name in cell.axes if name in used or name not in cell_keys} - {key}

@@ -5,11 +5,11 @@ from dataclasses import fields
 from typing import Any
 
 from node.schema import UnfitError
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.base.suggest import nearest
 from runner.figures.flops import Decoder, PerToken
-from runner.systems.common import words
+from runner.systems.common import placeholders
 from runner.systems.common.command_keys import ABOUT, own_keys, sizes
 from runner.terms.architecture import Architecture
 from runner.terms.cell import Cell
@@ -18,7 +18,7 @@ from runner.terms.cell import Cell
 def samples(cell: Cell) -> int | None:
     """Return the samples of an iteration, as the matrix counts them."""
     values = {**own_keys(cell), **sizes(cell)}
-    count = words.product(cell.parameters["samples_per_step"], values, "samples_per_step")
+    count = placeholders.product(cell.parameters["samples_per_step"], values, "samples_per_step")
     if count is not None and count != int(count):
         raise UserError(f"samples_per_step is {count:g}; samples are whole")
     return None if count is None else int(count)
@@ -28,7 +28,7 @@ def model(parameters: Mapping[str, Any]) -> Architecture | None:
     """Return what the matrix says of the model; None where it says nothing that gives FLOPs."""
     values = {key: value for key, value in parameters.items() if key not in ABOUT}
     length = tokens(parameters)
-    per_token = words.product(
+    per_token = placeholders.product(
         parameters.get("model_flops_per_token"), values, "model_flops_per_token"
     )
     shape = parameters.get("architecture")
@@ -70,7 +70,7 @@ def _decoder(shape: Mapping[str, Any], values: Mapping[str, Any], length: int) -
 
 
 def _whole_product(value: Any, values: Mapping[str, Any], where: str) -> int:
-    number = words.product(value, values, where)
+    number = placeholders.product(value, values, where)
     if number is None or number != int(number):
         raise UserError(f"{where} is {value!r}; it must be a whole number above 0")
     return int(number)
@@ -79,7 +79,7 @@ def _whole_product(value: Any, values: Mapping[str, Any], where: str) -> int:
 def tokens(parameters: Mapping[str, Any]) -> int | None:
     """Return the tokens of a sample, as the matrix counts them."""
     values = {key: value for key, value in parameters.items() if key not in ABOUT}
-    length = words.product(parameters.get("tokens_per_sample"), values, "tokens_per_sample")
+    length = placeholders.product(parameters.get("tokens_per_sample"), values, "tokens_per_sample")
     if length is not None and length != int(length):
         raise UserError(f"tokens_per_sample is {length:g}; tokens are whole")
     return None if length is None else int(length)

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from runner import systems
-from runner.base.called import CALLED
 from runner.base.errors import UserError
+from runner.base.program_name import CALLED
 from runner.base.suggest import nearest
 
 if TYPE_CHECKING:  # the names alone are asked for by the command line, which starts in no time

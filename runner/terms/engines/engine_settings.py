@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from node.checked import Checked
 from node.schema import AnyOf, List
-from runner.base.shape import kind_of
+from node.validated_text import Checked
+from runner.base.dataclass_schema import kind_of
 
 
 class OptionWord(Checked):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from node import staged
+from node import manifest_folders
 from node.answer import ProgramError
-from node.dataset import build_corpus, look, megatron_mmap, tokenize_text
+from node.dataset import build_corpus, inspection, megatron_mmap, tokenize_text
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -115,7 +115,9 @@ def test_a_corpus_of_before_it_had_its_text_as_json_lines_is_made_anew(
 ) -> None:
     manifest = build(sources, tmp_path / "tiny")
     entry = {"corpus": manifest["recipe"]}
-    (fault,) = look.faults(str(tmp_path / "tiny"), "tiny", entry, staged.State(str(tmp_path)))
+    (fault,) = inspection.faults(
+        str(tmp_path / "tiny"), "tiny", entry, manifest_folders.State(str(tmp_path))
+    )
     assert "lists no" in fault
     assert "c4_test/data.json, tokenizer.json, tokenizer_config.json" in fault
 

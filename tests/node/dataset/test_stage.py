@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from node import answer, checksum, sent, staged
-from node.dataset import look, megatron_mmap, stage, tokenize_text
+from node import answer, bootstrap, checksum, manifest_folders
+from node.dataset import inspection, megatron_mmap, stage, tokenize_text
 from plugins.program import sources
 from runner.base.paths import PROJECT
 
@@ -91,17 +91,17 @@ class Site:
 
     def look(self, do: str = "look") -> int:
         spec = {"root": str(self.root), "datasets": {"tiny": self.entry}, "address": ""}
-        return answer.serve({"look": look.look, "verify": look.verify}[do], spec)
+        return answer.serve({"look": inspection.look, "verify": inspection.verify}[do], spec)
 
     def fault(self) -> str:
         spec = {"root": str(self.root), "datasets": {"tiny": self.entry}, "address": ""}
-        return str(look.read(spec)["datasets"]["tiny"]["fault"])
+        return str(inspection.read(spec)["datasets"]["tiny"]["fault"])
 
 
 @pytest.fixture(autouse=True)
 def came(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand the tools on that would have come with the program."""
-    monkeypatch.setattr(sent, "SOURCES", sources("dataset.stage:stage"))
+    monkeypatch.setattr(bootstrap, "SOURCES", sources("dataset.stage:stage"))
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ def test_a_file_is_read_again_only_if_it_may_have_changed(
         read.append(path)
         return real(path)
 
-    monkeypatch.setattr(staged, "sha256", watched)
+    monkeypatch.setattr(manifest_folders, "sha256", watched)
     assert site.fault() == ""
     assert read == []
     # the same size, and the old time put back: the kernel's own time of the change tells
@@ -392,27 +392,27 @@ def test_remove_takes_what_setup_put_there(site: Site) -> None:
     other.mkdir()
     (other / "dataset.json").write_text('{"documents": 1}')
     spec = {"root": str(site.root), "check": True}
-    assert look.remove(spec)["changed"]
+    assert inspection.remove(spec)["changed"]
     assert site.fault() == ""
-    removed = look.remove({**spec, "check": False})
+    removed = inspection.remove({**spec, "check": False})
     line, *_ = removed.pop("told")
     assert re.fullmatch(rf"{re.escape(str(site.home))} \(\d+\.\d KiB\)", line)
     assert removed == {"changed": True, "removed": ["tiny"], "kept": ["own"]}
     assert os.listdir(site.root) == ["own"]
-    assert not look.remove({**spec, "check": False})["changed"]
+    assert not inspection.remove({**spec, "check": False})["changed"]
 
 
 def test_remove_leaves_a_file_that_somebody_added(site: Site) -> None:
     assert site.stage() == 0
     (site.home / "notes.txt").write_text("mine")
-    look.remove({"root": str(site.root), "check": False})
+    inspection.remove({"root": str(site.root), "check": False})
     assert os.listdir(site.home) == ["notes.txt"]
 
 
 def test_two_programs_do_not_stage_at_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(staged, "LOCK_S", 0)
-    with staged.locked(str(site.root)):
+    monkeypatch.setattr(manifest_folders, "LOCK_S", 0)
+    with manifest_folders.locked(str(site.root)):
         assert site.stage() == 1
     assert "another program stages data in" in capfd.readouterr().err

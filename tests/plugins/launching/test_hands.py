@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from plugins.launching.action import LaunchAction
-from plugins.launching.hands import Hand, Hands
-from plugins.launching.meeting import Meeting
-from plugins.launching.part import carry_out
+from plugins.launching.barrier import Meeting
+from plugins.launching.host_threads import Hand, Hands
+from plugins.launching.node_run import carry_out
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign

@@ -155,7 +155,7 @@ OTHERWISE = {
     "judge/diagnosis/rules.py": 1,  # sources of ours
     "load/kept_samples.py": 1,  # programs of ours
     "launch/playbook.py": 1,  # written, new
-    "launch/ssh/gate.py": 5,  # pipes of a play
+    "launch/ssh/play_pipe.py": 5,  # pipes of a play
     "publish/environments.py": 1,  # patches of ours
     "report/page_script.py": 1,  # a template of ours
     "site/site_folder.py": 1,  # the mark of a site, before it is replaced

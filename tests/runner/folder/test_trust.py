@@ -13,7 +13,7 @@ from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
 from runner.folder.events import add, events
 from runner.folder.stored import write_json, write_script
-from runner.launch.claim import claimed
+from runner.launch.node_lock import claimed
 from runner.launch.playbook import run_playbook
 from runner.launch.private import private_folder
 from runner.launch.slurm import program
@@ -162,7 +162,7 @@ def test_programs_that_were_left_before_are_not_run_on_a_jobs_nodes(campaign: Ca
     mark = campaign.path / "mark"
     file.parent.mkdir()
     theirs = f"open({str(mark)!r}, 'w')"
-    file.write_text(json.dumps({"node.sent": theirs}))
+    file.write_text(json.dumps({"node.bootstrap": theirs}))
     argv = program.argv(sys.executable, TASK, campaign.path, {})
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert "is not what was left there" in ran.stderr

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from node.causes import LATE, Cause
-from node.checked import InsidePath
+from node.validated_text import InsidePath
+from runner.base.dataclass_schema import read
 from runner.base.paths import PROJECT
-from runner.base.shape import read
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending
 from runner.judge.decide import decide, is_finished, last_words, learned, with_verdict

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from runner.judge.contradictions import contradictions
 from runner.judge.judge import adding
-from runner.judge.said import contradictions
 from runner.systems.command import SYSTEM
 from runner.terms.outcome import Outcome
 from tests.runner.systems.test_command import matrix

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from runner.base.console import Screen
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
@@ -30,11 +30,11 @@ from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
 from runner.folder.products import keep_products
 from runner.folder.stored import write_json
-from runner.launch import outlook
+from runner.launch import plan_summary
 from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.launcher import PORT_TRIES
-from runner.launch.outlook import Outlook
+from runner.launch.plan_summary import Outlook
 from runner.launch.rounds import Rounds
 from runner.launch.view import View
 from runner.load.records import records_of
@@ -620,7 +620,7 @@ def test_a_plan_says_what_is_kept_and_how_long_the_rest_takes(
     run: Run, nodes: Nodes, tmp_path: Path
 ) -> None:
     def look(matrix: Matrix, **more: Any) -> Outlook:
-        return outlook.look(Campaign(tmp_path / "m-rack"), matrix, small_cluster(), **more)
+        return plan_summary.look(Campaign(tmp_path / "m-rack"), matrix, small_cluster(), **more)
 
     new = look(MATRIX)
     assert not list(tmp_path.iterdir())

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from node.fingerprint import fingerprints
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.launch import inspection

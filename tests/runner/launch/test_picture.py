@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runner.launch.campaign_status import Running, Status, Waiting
-from runner.launch.picture import Picture
+from runner.launch.progress_layout import Picture
 
 NAME = "zero_stage=1,micro_batch_size=16,activation_checkpointing=selective"
 RUN = Running(NAME, 1, 1, 3600.0, "", ("node-a", "node-b"), 99_999, 100_000, 12_345.6, 10.123,

@@ -11,7 +11,7 @@ import pytest
 from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.folder.campaign import Campaign
-from runner.launch import outlook
+from runner.launch import plan_summary
 from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.view import View
@@ -152,7 +152,7 @@ def test_three_repeats_must_end_ok(benched: Benched) -> None:
 
 def test_a_plan_counts_what_is_sure_to_run(benched: Benched, tmp_path: Path) -> None:
     def words() -> str:
-        return outlook.look(Campaign(tmp_path / "m-rack"), UNTIL, small_cluster()).words()
+        return plan_summary.look(Campaign(tmp_path / "m-rack"), UNTIL, small_cluster()).words()
 
     assert "0 kept, 6 new" in words()
     assert "3 to 6 repeats of each cell, until samples/s is known to 5 %" in words()

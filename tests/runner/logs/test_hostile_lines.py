@@ -27,8 +27,8 @@ from runner.logs.decoding import places
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS, readers_of
 from runner.logs.latest import latest
+from runner.logs.log_metadata import Notes
 from runner.logs.measure import measure
-from runner.logs.notes import Notes
 from runner.logs.numbers import grouped, human, number, quantity, whole_number
 from runner.logs.recognise import signs
 from tests.runner.growth import modules_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from node.supervisor.given import DEVICES
 from node.supervisor.processes import SIGNATURE
+from node.supervisor.slurm_environment import DEVICES
 from runner.base.errors import UserError
 from runner.inventory import site_engine
 from runner.plan import checks

@@ -10,7 +10,7 @@ from node import image, pin
 from node.image_engine import ImageError
 from plugins.filter.pins import PinError, pin_plans
 from roles.trainer.action_plugins import pins as plugin
-from runner.base import shape
+from runner.base import dataclass_schema
 from runner.base.errors import UserError
 from runner.inventory.inventory import parse_inventory
 from runner.plan import checks
@@ -94,7 +94,7 @@ def test_on_one_node_the_launcher_needs_no_ssh() -> None:
 
 def test_run_json_brings_it_back() -> None:
     run = small_run(OVER_SSH, small_cluster())
-    assert shape.read(Run, json.loads(json.dumps(run.to_json()))) == run
+    assert dataclass_schema.read(Run, json.loads(json.dumps(run.to_json()))) == run
 
 
 @pytest.mark.parametrize(

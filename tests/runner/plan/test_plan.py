@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from node.supervisor.placeholders import PORTS
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
 from runner.base.paths import BASE_PATH
-from runner.base.shape import read
 from runner.plan import checks
 from runner.plan.dryrun import describe, dry_run
 from runner.plan.make import make_run, port_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.console import Screen
-from runner.base.shape import read
+from runner.base.dataclass_schema import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder

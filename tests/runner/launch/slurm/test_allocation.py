@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from node.causes import Cause
+from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
-from runner.base.shape import read
 from runner.folder.attempt import RunFolder
 from runner.launch.slurm import allocation, commands, handover
 from runner.launch.slurm.allocation import Allocating, Span, asked_for, script_of

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from node.causes import Cause, EndedBy
-from runner.base.shape import read
+from runner.base.dataclass_schema import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder

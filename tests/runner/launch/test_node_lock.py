@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import UserError
-from runner.launch import claim
+from runner.launch import node_lock
 from runner.launch.ssh.ssh_engine import in_use
 from runner.terms.cluster import Node
 from tests.runner.builders import small_cluster
@@ -17,12 +17,12 @@ NODES = small_cluster(3).nodes
 
 
 def claimed(nodes: Sequence[Node], campaign: Path) -> AbstractContextManager[None]:
-    return claim.claimed(in_use(nodes), campaign)
+    return node_lock.claimed(in_use(nodes), campaign)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(claim, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(node_lock, "PATIENCE_S", 0.05)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from runner.base.shape import read
+from runner.base.dataclass_schema import read
 from runner.terms.inspected import Sought
 
 ORDERS, ANSWERS = "orders", "answers"

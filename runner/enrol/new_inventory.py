@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.base.called import CALLED
-from runner.base.cures import played
 from runner.base.errors import UserError
 from runner.base.files import atomic_file
+from runner.base.program_name import CALLED
 from runner.base.ssh_words import NEW_KEY, kind_of, out_of_reach
+from runner.base.suggested_commands import played
 from runner.base.text import counted, listing
-from runner.enrol import named, slurm_inventory
-from runner.enrol.found import ROOT, Found, read_answer
-from runner.enrol.named import Machine
-from runner.enrol.reaching import HostAnswer, HostKeys, Way, ask_all, record, scan_all
+from runner.enrol import host_list, slurm_inventory
+from runner.enrol.host_list import Machine
+from runner.enrol.probe_answer import ROOT, Found, read_answer
+from runner.enrol.ssh_probe import HostAnswer, HostKeys, Way, ask_all, record, scan_all
 from runner.enrol.writing import FILES, Preference, files
 from runner.inventory.inventory import load_inventory
 from runner.terms.cluster import Cluster
@@ -154,13 +154,13 @@ def _root(root: str) -> str:
 def _machines(chosen: argparse.Namespace, talk: Conversation) -> tuple[Machine, ...]:
     """Return who is meant, by the flags, or else by what somebody answers."""
     if chosen.hostfile:
-        return named.from_hostfile(chosen.hostfile)
+        return host_list.from_hostfile(chosen.hostfile)
     if chosen.nodes_of:
-        return named.from_partition(chosen.nodes_of)
+        return host_list.from_partition(chosen.nodes_of)
     host_words = chosen.hosts or []
     if not host_words and talk.ask is not None:
         host_words = [talk.ask("hosts (gpu01 gpu02=10.0.0.12 node[01-16], or localhost): ")]
-    return named.from_words(host_words)
+    return host_list.from_words(host_words)
 
 
 def _record_keys(machines: Sequence[Machine], way: Way, talk: Conversation) -> bool:

@@ -29,8 +29,8 @@ if "file" in job:
     if "sha256" in job and __import__("hashlib").sha256(text).hexdigest() != job["sha256"]:
         sys.exit("%s is not what was left there; remove it, and start again" % job["file"])
     job["sources"] = json.loads(text.decode())
-sent = sys.modules["node.sent"] = types.ModuleType("node.sent")
-exec(job["sources"]["node.sent"], sent.__dict__)
+sent = sys.modules["node.bootstrap"] = types.ModuleType("node.bootstrap")
+exec(job["sources"]["node.bootstrap"], sent.__dict__)
 sys.exit(sent.run(job))
 """
 FILE = "modules.json"  # how a program calls SOURCES that it leaves for what is asked afterwards

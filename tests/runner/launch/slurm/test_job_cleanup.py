@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from runner.base.shape import read
-from runner.launch.slurm import commands, leaving
+from runner.base.dataclass_schema import read
+from runner.launch.slurm import commands, job_cleanup
 from runner.launch.slurm.answers import QueuedJob
 from runner.launch.slurm.commands import ControllerError
-from runner.launch.slurm.leaving import LeavingJobs
+from runner.launch.slurm.job_cleanup import LeavingJobs
 from tests.runner.launch.slurm.test_job import QUEUED
 
 
@@ -29,8 +29,8 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Slurm:
     found = Slurm({1: ["RUNNING", "COMPLETING"], 2: ["RUNNING"], 3: ["COMPLETED"]})
     monkeypatch.setattr(commands, "jobs", found.jobs)
     monkeypatch.setattr(commands, "cancel", found.cancelled.extend)
-    monkeypatch.setattr(leaving, "LEAVES_S", 0.05)
-    monkeypatch.setattr(leaving, "LOOK_S", 0.01)
+    monkeypatch.setattr(job_cleanup, "LEAVES_S", 0.05)
+    monkeypatch.setattr(job_cleanup, "LOOK_S", 0.01)
     return found
 
 
@@ -45,7 +45,7 @@ def test_who_stays_is_cancelled_and_nobody_else(slurm: Slurm) -> None:
 def test_one_that_stays_is_cancelled_while_other_runs_end(
     slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "LEAVES_S", 0.0)
+    monkeypatch.setattr(job_cleanup, "LEAVES_S", 0.0)
     jobs = LeavingJobs()
     jobs.add(2)
     jobs.add(3)

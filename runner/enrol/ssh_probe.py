@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from runner.base.errors import UserError
-from runner.enrol.found import ASK, MARK, MOST_BYTES
-from runner.enrol.named import Machine
+from runner.enrol.host_list import Machine
+from runner.enrol.probe_answer import ASK, MARK, MOST_BYTES
 from runner.enrol.programs import run
 
 CONNECT_S = 8

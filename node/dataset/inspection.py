@@ -1,8 +1,8 @@
 """What is staged on a node: check it, and take it away.
 
-    dataset.look:look       answer what is wrong with each dataset
-    dataset.look:verify     refuse what is wrong
-    dataset.look:remove     take away what setup staged; its spec: root, check (change nothing)
+    dataset.inspection:look       answer what is wrong with each dataset
+    dataset.inspection:verify     refuse what is wrong
+    dataset.inspection:remove     remove what setup staged; its spec: root, check (change nothing)
 
 Their spec: root, datasets (name to entry of the catalogue).
 """
@@ -16,11 +16,11 @@ import shutil
 import sys
 from typing import Any
 
-from node import staged
+from node import manifest_folders
 from node.answer import ProgramError
-from node.checked import InsidePath
 from node.dataset import megatron_mmap
 from node.removal import sized
+from node.validated_text import InsidePath
 
 # Every system finds the vocabulary and the tokens by the name that its document gives them.
 VOCAB_NAMES = ("gpt2-vocab.json", "encoder.json")
@@ -67,10 +67,12 @@ def recipe(entry: dict[str, Any]) -> dict[str, Any]:
     return {"inputs": inputs, **steps}
 
 
-def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.State) -> list[str]:
+def faults(
+    home: str, name: str, entry: dict[str, Any] | None, state: manifest_folders.State
+) -> list[str]:
     """All that is wrong with a dataset; ``entry`` is None for one that somebody else made."""
     try:
-        manifest = staged.manifest_of(home)
+        manifest = manifest_folders.manifest_of(home)
     except ProgramError as error:
         return [str(error)]
     faults_found = []
@@ -79,7 +81,9 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
         for key, expected in recipe(entry).items():
             if recorded.get(key) != expected:
                 reason = f"with {key} {recorded.get(key)}, not {expected}"
-                faults_found.append(f"{os.path.join(home, staged.MANIFEST)} was made {reason}")
+                faults_found.append(
+                    f"{os.path.join(home, manifest_folders.MANIFEST)} was made {reason}"
+                )
         text = [JSON_LINES, TOKENIZER, ENDS] if has_text(entry) else []
         lacking = [
             file_name
@@ -88,7 +92,7 @@ def faults(home: str, name: str, entry: dict[str, Any] | None, state: staged.Sta
         ]
         if lacking and not faults_found:
             faults_found.append(
-                f"{os.path.join(home, staged.MANIFEST)} lists no {', '.join(lacking)}"
+                f"{os.path.join(home, manifest_folders.MANIFEST)} lists no {', '.join(lacking)}"
             )
     for file, expected_sum in manifest.sha256.items():
         path = os.path.join(home, file)
@@ -116,7 +120,7 @@ def read(spec: dict[str, Any]) -> dict[str, Any]:
     With them the node's Python.
     """
     root = spec["root"]
-    state = staged.State(root)
+    state = manifest_folders.State(root)
     answers = {}
     for name, entry in spec["datasets"].items():
         home = os.path.join(root, name)
@@ -124,7 +128,7 @@ def read(spec: dict[str, Any]) -> dict[str, Any]:
         begun = 0
         for folder, _, files in os.walk(os.path.join(root, ".work", name)):
             begun += sum(os.path.getsize(os.path.join(folder, file_name)) for file_name in files)
-        identity = "" if wrong else state.sha256(os.path.join(home, staged.MANIFEST))
+        identity = "" if wrong else state.sha256(os.path.join(home, manifest_folders.MANIFEST))
         answers[name] = {"fault": "; ".join(wrong), "identity": identity, "begun": begun}
     state.save()
     python = list(sys.version_info[:2])
@@ -160,7 +164,7 @@ def remove(spec: dict[str, Any]) -> dict[str, Any]:
     there = os.path.isdir(spec["root"])
     try:
         # a program that stages now keeps its lock: nothing is taken from under it
-        with staged.locked(spec["root"]) if there else contextlib.nullcontext():
+        with manifest_folders.locked(spec["root"]) if there else contextlib.nullcontext():
             return take_away(spec)
     except (ProgramError, OSError) as error:
         raise ProgramError(f"dataset error: {error}") from None
@@ -171,11 +175,11 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
     root, check = spec["root"], spec["check"]
     if not os.path.isdir(root):
         return {"changed": False, "removed": [], "kept": [], "told": []}
-    state = staged.State(root)
+    state = manifest_folders.State(root)
     ours = dict(state.content["staged"])
-    for path in glob.glob(os.path.join(glob.escape(root), "*", staged.MANIFEST)):
+    for path in glob.glob(os.path.join(glob.escape(root), "*", manifest_folders.MANIFEST)):
         with contextlib.suppress(ProgramError):  # what does not fit, setup did not write
-            manifest = staged.manifest_of(os.path.dirname(path))
+            manifest = manifest_folders.manifest_of(os.path.dirname(path))
             if manifest.recipe is not None:
                 name = os.path.basename(os.path.dirname(path))
                 ours.setdefault(name, list(manifest.sha256))
@@ -186,13 +190,15 @@ def take_away(spec: dict[str, Any]) -> dict[str, Any]:
         for name, files in ours.items():
             home = os.path.join(root, name)
             if os.path.isdir(home):
-                manifest_file = InsidePath(staged.MANIFEST)
-                staged.unlink(home, {*files, *staged.index_maps(home), manifest_file})
+                manifest_file = InsidePath(manifest_folders.MANIFEST)
+                manifest_folders.unlink(
+                    home, {*files, *manifest_folders.index_maps(home), manifest_file}
+                )
                 if not os.listdir(home):
                     os.rmdir(home)
         for folder in tools:
             shutil.rmtree(os.path.join(root, folder))
-        staged.unlink(root, {InsidePath(".state.json"), InsidePath(".lock")})
+        manifest_folders.unlink(root, {InsidePath(".state.json"), InsidePath(".lock")})
         if not os.listdir(root):
             os.rmdir(root)
     remaining = sorted(os.listdir(root)) if os.path.isdir(root) else []

@@ -1,7 +1,7 @@
 """One node's part of a run, from the control node: prepare, start, follow, end.
 
-A thread of each node does this (hands.py). `node/supervisor` does the work on the node. The threads
-of one run meet in memory (meeting.py), and write into the run's folder:
+A thread of each node does this (host_threads.py). `node/supervisor` does the work on the node. The
+threads of one run meet in memory (barrier.py), and write into the run's folder:
 
     halt                           first cause, host and time; created exclusively, ends the run
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
@@ -27,19 +27,19 @@ from node.supervisor import kinds
 from node.supervisor.names import GO, PROGRAMS
 from plugins.awake import awake_s
 from plugins.launching.action import RefusalError
-from plugins.launching.home import Home, fetchable
-from plugins.launching.talk import BROKEN, LostError, Talk
+from plugins.launching.fetched_files import Home, fetchable
+from plugins.launching.supervisor_client import BROKEN, LostError, Talk
 from plugins.node_action import one_line, save
 from plugins.program import bundle
+from runner.base.dataclass_schema import read
 from runner.base.exclusive import make_private
-from runner.base.shape import read
 from runner.folder import names
 from runner.folder.endings import Ending
 
 if TYPE_CHECKING:
     from plugins.launching.action import LaunchAction
-    from plugins.launching.hands import Hands
-    from plugins.launching.meeting import Meeting
+    from plugins.launching.barrier import Meeting
+    from plugins.launching.host_threads import Hands
     from runner.terms.orders import NodeRun
 
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
@@ -237,7 +237,7 @@ class Part:
         orders = {"go": go, "stop": stop, "over": self.meeting.over(self.node)}
         spec = {**progress, **orders, "wait_s": wait_s, "lease_s": self.patience.lease_s}
         patience_s = wait_s + self.patience.silence_s
-        answer, asked_at = self.talk.ask("news:poll", spec, kinds.POLLED, patience_s)
+        answer, asked_at = self.talk.ask("polling:poll", spec, kinds.POLLED, patience_s)
         entry = {"sent": asked_at, "received": time.time(), "node": answer["now"]}
         with open_to_append(self.folder / names.TIMELINE) as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}).encode() + b"\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runner.launch.play import Played
 from runner.launch.private import private_folder
-from runner.launch.ssh.gate import DONE, Gate, Order
+from runner.launch.ssh.play_pipe import DONE, Gate, Order
 
 LOOK_S = 0.25  # between two looks whether the user still waits
 LEAVE_S = 30.0  # for what Ansible leaves behind, where it was killed, to end the run on its nodes

@@ -1,6 +1,6 @@
 """What an allocation runs while a campaign's steps come and go: it waits, and ends with its lease.
 
-supervisor.holder:hold    until nobody has renewed the lease for lease_s
+supervisor.allocation:hold    until nobody has renewed the lease for lease_s
 """
 
 from __future__ import annotations

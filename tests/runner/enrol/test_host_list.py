@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.errors import UserError
-from runner.enrol import named
-from runner.enrol.reaching import key_lines
+from runner.enrol import host_list
+from runner.enrol.ssh_probe import key_lines
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIKq1y0iPM7x7b6Xx3l9oX8n4b0G1n1n3Zq8o5zY2Zp5J"
 
@@ -24,40 +24,44 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
 
-def names(machines: tuple[named.Machine, ...]) -> list[tuple[str, str]]:
+def names(machines: tuple[host_list.Machine, ...]) -> list[tuple[str, str]]:
     return [(machine.name, machine.address) for machine in machines]
 
 
 def test_words() -> None:
-    assert names(named.from_words(["a,b=10.0.0.2", "c=fe80::1 a"])) == [
+    assert names(host_list.from_words(["a,b=10.0.0.2", "c=fe80::1 a"])) == [
         ("a", "a"),
         ("b", "10.0.0.2"),
         ("c", "fe80::1"),
     ]
-    assert named.from_words(["localhost"])[0].local
+    assert host_list.from_words(["localhost"])[0].local
 
 
 @pytest.mark.usefixtures("slurm")
 def test_slurm_names_them() -> None:
-    assert names(named.from_words(["n[01-02],x"])) == [("n01", "n01"), ("n02", "n02"), ("x", "x")]
-    assert names(named.from_partition("gpu")) == [("n01", "n01"), ("n02", "n02")]
+    assert names(host_list.from_words(["n[01-02],x"])) == [
+        ("n01", "n01"),
+        ("n02", "n02"),
+        ("x", "x"),
+    ]
+    assert names(host_list.from_partition("gpu")) == [("n01", "n01"), ("n02", "n02")]
     with pytest.raises(UserError, match=r"no nodes in a partition cpu; `sinfo -s` lists"):
-        named.from_partition("cpu")
+        host_list.from_partition("cpu")
 
 
 def test_without_slurm_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"^scontrol is not on this machine; start it where"):
-        named.from_words(["n[01-02]"])
+        host_list.from_words(["n[01-02]"])
 
 
 def test_a_hostfile_is_read_as_the_inventory_of_allocations_reads_it(tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("# two\ngpu01 slots=8\n\ngpu02 slots=4\n")
-    found = named.from_hostfile(tmp_path / "hostfile")
+    found = host_list.from_hostfile(tmp_path / "hostfile")
     assert [(one.name, one.devices) for one in found] == [("gpu01", 8), ("gpu02", 4)]
     (tmp_path / "hostfile").write_text("gpu01 slots=eight\n")
     with pytest.raises(UserError, match=r"hostfile, line 1: .*slots"):
-        named.from_hostfile(tmp_path / "hostfile")
+        host_list.from_hostfile(tmp_path / "hostfile")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ def test_a_hostfile_is_read_as_the_inventory_of_allocations_reads_it(tmp_path: P
 )
 def test_words_that_are_no_hosts(words: list[str], said: str) -> None:
     with pytest.raises(UserError) as refused:
-        named.from_words(words)
+        host_list.from_words(words)
     assert said in str(refused.value)
 
 

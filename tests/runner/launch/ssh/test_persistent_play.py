@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from runner.launch.play import Played
-from runner.launch.ssh import standing
-from runner.launch.ssh.gate import Order, orders
-from runner.launch.ssh.standing import Plays
+from runner.launch.ssh import persistent_play
+from runner.launch.ssh.persistent_play import Plays
+from runner.launch.ssh.play_pipe import Order, orders
 from runner.terms.inspected import Sought
 
 ENDED = Played("successful", 0, "")
@@ -110,7 +110,7 @@ def test_an_ansible_that_was_killed_leaves_its_run_time_to_end(
         time.sleep(0.2)
         return DEAD
 
-    monkeypatch.setattr(standing, "LOOK_S", 0.05)
+    monkeypatch.setattr(persistent_play, "LOOK_S", 0.05)
     made = Plays(killed, tmp_path / "private")
     assert made.carry_out(run(1), never) == ""
     assert (tmp_path / "ended").read_text() == "/runs/1"

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from runner.base.errors import UserError
-from runner.enrol.found import Found, read_answer
-from runner.enrol.named import Machine, from_words
-from runner.enrol.reaching import Way
+from runner.enrol.host_list import Machine, from_words
+from runner.enrol.probe_answer import Found, read_answer
+from runner.enrol.ssh_probe import Way
 from runner.enrol.writing import CLUSTER, HOSTS, Preference, files, scalar
 from runner.inventory.inventory import load_inventory
 

@@ -23,10 +23,10 @@ from typing import AbstractSet, Any, Dict, NamedTuple, Optional
 
 from node import parsing
 from node.answer import ProgramError
-from node.checked import FileName, InsidePath, Sha256
 from node.checksum import sha256
 from node.files import write_bytes, write_text
 from node.schema import Fields, List, Mapped, Plain, Row, Text, Whole
+from node.validated_text import FileName, InsidePath, Sha256
 
 MANIFEST = "dataset.json"
 MOST_MANIFEST = 8 << 20  # bytes of a dataset.json; share fetches it as one chunk

@@ -9,8 +9,8 @@ from node.files import open_to_append
 from node.schema import unfit
 from node.supervisor import kinds
 from node.supervisor.names import BROUGHT, LOG, is_trace
-from node.supervisor.news import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
-from plugins.launching.talk import BROKEN, LostError, Talk
+from node.supervisor.polling import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
+from plugins.launching.supervisor_client import BROKEN, LostError, Talk
 from plugins.log_copy import BroughtLog
 from plugins.node_action import one_line
 from runner.base.exclusive import make_private
@@ -79,7 +79,7 @@ class Home:
         """
         length = min(length, FETCH_BYTES)
         spec = {"name": name, "offset": offset, "length": length}
-        data: bytes = self.talk.ask("news:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
+        data: bytes = self.talk.ask("polling:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
         if len(data) != length:
             raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
         return data
@@ -97,7 +97,7 @@ class Home:
         ending["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
             spec = {"keep": not well, "all_well": all_well}
-            answer, _ = self.talk.ask("folders:close", spec, kinds.CLOSED, FETCH_S)
+            answer, _ = self.talk.ask("run_folder:close", spec, kinds.CLOSED, FETCH_S)
             ending["kept"] = not answer["removed"]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from node.checked import Address, HostName
 from node.parsing import parse
 from node.printable import printable
 from node.schema import Fields, List, Mapped, Plain, UnfitError
+from node.validated_text import Address, HostName
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.enrol.programs import run

@@ -2,7 +2,7 @@
 
 import shlex
 
-from runner.base.called import CALLED
+from runner.base.program_name import CALLED
 
 COMMANDS = ("setup", "verify", "prefetch", "teardown")
 UNKNOWN = "INVENTORY"  # where nobody wrote down which one it was

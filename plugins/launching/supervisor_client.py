@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from node.sent import FILE as MODULES
+from node.bootstrap import FILE as MODULES
 from plugins.awake import awake_s
 from plugins.node_action import one_line
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from node.words import human
+from node.program_output import human
 from plugins.filter.pins import has_compile
 from plugins.inventory_check import Known
 
