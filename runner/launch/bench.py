@@ -96,13 +96,15 @@ def bench(
         repeats = source.begun(campaign, grown_matrix, cells)
         record_abandoned(engine, campaign, repeats)
         keep_what_reads_otherwise(campaign, repeats)
-        kept = left_alone(finished(campaign, repeats, view.unreadable), again, failed)
+        finished_repeats = left_alone(finished(campaign, repeats, view.unreadable), again, failed)
         view.hidden(hidden_of(campaign.path, growth.settings).words)
-        todo = [(cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in kept]
+        todo = [
+            (cell, repeat) for cell, repeat in repeats if (cell.id, repeat) not in finished_repeats
+        ]
         todo = todo or source.more(campaign, grown_matrix, cells)
-        repeats += [asked for asked in todo if asked not in repeats]
-        view.begin(campaign, len(repeats), uses(cells, cluster), kept, todo)
-        ended = list(kept.values())
+        repeats += [repeat for repeat in todo if repeat not in repeats]
+        view.begin(campaign, len(repeats), uses(cells, cluster), finished_repeats, todo)
+        ended = list(finished_repeats.values())
         submitted = 0
         if todo:
             claimed, wanted = source.wanted(todo, cells)
@@ -127,11 +129,11 @@ def bench(
                     raise
         else:
             campaign.adopt(growth)
-        good = sum(each.status in WELL for each in ended)
+        good = sum(outcome.status in WELL for outcome in ended)
         tally = Tally(
             good,
             len(ended) - good,
-            len(kept),
+            len(finished_repeats),
             interrupted=interrupts.count > 0,
             expired=interrupts.expired
             and (good < len(repeats) or bool(source.more(campaign, grown_matrix, cells))),

@@ -48,8 +48,8 @@ class Running:
     @property
     def time(self) -> str:
         """Write `14 s, about 20 s left`."""
-        left = "" if self.left_s is None else f", {lasting(self.left_s)}"
-        return f"{self.elapsed_s:.0f} s{left}"
+        time_left = "" if self.left_s is None else f", {lasting(self.left_s)}"
+        return f"{self.elapsed_s:.0f} s{time_left}"
 
     @property
     def step(self) -> str:
@@ -61,13 +61,13 @@ class Running:
     @property
     def figures(self) -> list[str]:
         """Write `98.1 samples/s`, `loss 5.321` and `1024 MiB`, as far as they are known."""
-        each = (
+        values_and_texts = (
             (self.samples_per_s, "{:.1f} samples/s"),
             (self.loss, "loss {:.3f}"),
             (self.memory_used_mib, "{:.0f} MiB"),
             (self.memory_rss_mib, "RSS {:.0f} MiB"),
         )
-        return [words.format(value) for value, words in each if value is not None]
+        return [words.format(value) for value, words in values_and_texts if value is not None]
 
     @property
     def words(self) -> str:
@@ -127,9 +127,9 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         """Return what `status --format json` prints: numbers without sentences."""
         content: dict[str, Any] = {"schema": 1, **asdict(self)}
-        for one in (content, *content["runs_now"], *content["queued"]):
+        for run_entry in (content, *content["runs_now"], *content["queued"]):
             for key in _DRAWN:
-                one.pop(key, None)
+                run_entry.pop(key, None)
         content["running"] = content["runs_now"][0] if self.runs_now else None
         content["next"] = content["next"][:MOST_NEXT]
         return dict(plain(content))
@@ -142,8 +142,10 @@ class Status:
         for now in self.runs_now:
             where = f"on {listing(now.hosts)}; {now.folder}" if now.hosts else now.folder
             lines.append(f"now: {now.title}: {now.words}  ({where})")
-        for one in self.queued:
-            lines.append(f"job {one.job_id}: {one.title}: {one.words}  ({one.folder})")
+        for waiting in self.queued:
+            lines.append(
+                f"job {waiting.job_id}: {waiting.title}: {waiting.words}  ({waiting.folder})"
+            )
         if (self.runs_now or self.queued) and not self.live:
             lines.append("the same bench command follows what runs and waits, and records its end")
         if self.left_s is not None:

@@ -43,12 +43,12 @@ class Detached:
 
     def tell(self, event: Event) -> None:
         """Leave the terminal when the campaign begins; tell the first process of it."""
-        told = {CAMPAIGN_BEGUN: BEGUN, RUN_BEGUN: RUNS}.get(event.event)
+        mark = {CAMPAIGN_BEGUN: BEGUN, RUN_BEGUN: RUNS}.get(event.event)
         if event.event == CAMPAIGN_BEGUN:
             self._leave()
-        if told:
+        if mark:
             with contextlib.suppress(OSError):  # it waits no longer
-                os.write(self._tells, told)
+                os.write(self._tells, mark)
 
     def _leave(self) -> None:
         with open_to_append(self.campaign.path / names.LINES) as lines:
@@ -67,13 +67,13 @@ class Detached:
                 while not runs and (lines is None or time.monotonic() < until):
                     if not select.select([self._hears], [], [], LOOK_S)[0]:
                         continue
-                    told = os.read(self._hears, 16)
-                    if not told:
+                    received = os.read(self._hears, 16)
+                    if not received:
                         return self._ended(lines)
                     if lines is None:  # where nothing runs, bench removes them with the folder
                         lines = opened.enter_context(open_to_append(file))
                         lines.seek(0, os.SEEK_END)
-                    runs = RUNS in told
+                    runs = RUNS in received
             if lines is None:  # Ctrl-C came first: it is meant for bench
                 os.kill(self.process, signal.SIGINT)
                 return self._ended(None)

@@ -19,16 +19,17 @@ LOOK_S = 0.5  # between two looks at what happened
 def follow(campaign: Campaign, console: Screen) -> Status:
     """Show it until no bench runs it and nothing of it waits; how it stands then."""
     to_the_bottom(console)
-    told = set(_ended(campaign)[:-FIRST])  # by what they are: of a long file the end alone is read
-    if told:
-        console.print(f"{counted(len(told), 'run')} ended before")
+    # Events themselves, not their number: of a long file only the end is read.
+    reported = set(_ended(campaign)[:-FIRST])
+    if reported:
+        console.print(f"{counted(len(reported), 'run')} ended before")
     with showing(console, lambda: Picture(look(campaign))):
         while True:
             over = not campaign.is_locked() and not look(campaign).queued
             for event in _ended(campaign):
-                if event not in told:
+                if event not in reported:
                     console.print(ended_line(event))
-                    told.add(event)
+                    reported.add(event)
             if over:
                 break
             time.sleep(LOOK_S)
@@ -36,4 +37,4 @@ def follow(campaign: Campaign, console: Screen) -> Status:
 
 
 def _ended(campaign: Campaign) -> list[events.Event]:
-    return [each for each in events.events(campaign.path) if each.event == events.RUN_ENDED]
+    return [event for event in events.events(campaign.path) if event.event == events.RUN_ENDED]

@@ -80,14 +80,17 @@ def inspect(
         raise UserError(unusable(silent, cluster.path, cluster.addresses))
     _refuse_bare(facts, relied, setup)
     stated = {
-        name: {host: _stated(name, each, host, setup) for host, each in facts.items()}
+        name: {host: _stated(name, inspected, host, setup) for host, inspected in facts.items()}
         for name in relied
     }
     files = {
-        name: {host: each.relied_files.get(name, {}) for host, each in facts.items()}
+        name: {host: inspected.relied_files.get(name, {}) for host, inspected in facts.items()}
         for name in relied
     }
-    recorded = {name: _same(name, each, files[name], setup) for name, each in stated.items()}
+    recorded = {
+        name: _same(name, facts_by_host, files[name], setup)
+        for name, facts_by_host in stated.items()
+    }
     campaign.fix_environment(
         {name: _identity(value) for name, value in recorded.items()},
         next(iter(facts.values())).relied_files,
@@ -102,7 +105,9 @@ def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: s
     """Refuse nodes that have nothing of what setup brings. Raises UserError that names all."""
     manifests = [name for name in wanted if name.partition(" ")[0] in MANIFESTS]
     bare = [
-        host for host, each in facts.items() if not any(each.files.get(name) for name in manifests)
+        host
+        for host, inspected in facts.items()
+        if not any(inspected.files.get(name) for name in manifests)
     ]
     if manifests and bare:
         verb = "is" if len(bare) == 1 else "are"
@@ -189,16 +194,22 @@ def _same(
     setup: str,
 ) -> Mapping[str, Any]:
     """Return what all hosts say. Raises UserError naming the host that says something else."""
-    (first, one), *others = stated.items()
+    (reference_host, reference), *other_hosts = stated.items()
     kind = name.partition(" ")[0]
-    for host, other in others:
-        if _identity(other) != _identity(one):
-            keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-            named = changed_files(files[first], files[host])
-            what = f" ({named or ', '.join(keys)})" if kind in SAME else ""
+    for host, facts_there in other_hosts:
+        if _identity(facts_there) != _identity(reference):
+            keys = [
+                key
+                for key in {**reference, **facts_there}
+                if reference.get(key) != facts_there.get(key)
+            ]
+            changed = changed_files(files[reference_host], files[host])
+            detail = f" ({changed or ', '.join(keys)})" if kind in SAME else ""
             cure = SAME.get(kind, setup)
-            raise UserError(f"{name} on {host} differs from the one on {first}{what}; {cure}")
-    return one
+            raise UserError(
+                f"{name} on {host} differs from the one on {reference_host}{detail}; {cure}"
+            )
+    return reference
 
 
 def check_dataset(cell: Cell, manifest: Mapping[str, Any]) -> None:

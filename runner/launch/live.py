@@ -56,8 +56,8 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     sampled = [
         device_use(_newest_samples(log), attempt.devices(rank)) for rank, log in logs.items()
     ]
-    used = max((u for each in sampled if (u := each.memory_used_mib) is not None), default=None)
-    power = [each.power_w for each in sampled]
+    used = max((u for device in sampled if (u := device.memory_used_mib) is not None), default=None)
+    power = [device.power_w for device in sampled]
     power_w = None if not power or None in power else sum(filter(None, power))
     if power_w is not None:
         power_w *= len(all_logs) / len(logs)  # of many nodes as much as those looked at
@@ -66,16 +66,16 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     if measured is None:
         return Now(memory_used_mib=used, power_w=power_w)
     step = measured.intervals[-1]
-    left = None
+    remaining_s = None
     wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
-        left = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
+        remaining_s = max(wanted - step.iteration, 0) * step.step_time_ms / 1000
     in_log = measured.memory_used_mib
     tokens, length = step.tokens_per_s, system.tokens_per_sample(cell)
     if tokens is None and length is not None and step.samples_per_s is not None:
         tokens = step.samples_per_s * length
     used = in_log if used is None else used
-    return Now(step, used, measured.memory_rss_mib, left, tokens, power_w)
+    return Now(step, used, measured.memory_rss_mib, remaining_s, tokens, power_w)
 
 
 def some_of(logs: Mapping[int, Path]) -> dict[int, Path]:
@@ -103,10 +103,12 @@ def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:
     for sample in read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:]])):
         if sample.device != CPU and (not devices or sample.device in map(str, devices)):
             newest[sample.device] = sample
-    used = [each.memory_used_mib for each in newest.values() if each.memory_used_mib is not None]
-    power = [each.power_w for each in newest.values() if each.power_w is not None]
-    whole = bool(power) and len(power) == len(newest)
-    return DeviceUse(max(used, default=None), sum(power) if whole else None)
+    used = [
+        sample.memory_used_mib for sample in newest.values() if sample.memory_used_mib is not None
+    ]
+    power = [sample.power_w for sample in newest.values() if sample.power_w is not None]
+    complete = bool(power) and len(power) == len(newest)
+    return DeviceUse(max(used, default=None), sum(power) if complete else None)
 
 
 def left_s(
@@ -122,9 +124,9 @@ def left_s(
     `now` has the seconds that are left of each running run, where it says so, and those that it
     took. `times` are those of runs that ended; without one, running runs are taken for usual ones.
     """
-    told = [left + elapsed_s for left, elapsed_s in now if left is not None]
-    if not now or not (times or told):
+    expected_totals_s = [left + elapsed_s for left, elapsed_s in now if left is not None]
+    if not now or not (times or expected_totals_s):
         return None
-    usual = statistics.median(times or told)
-    rests = [max(usual - took_s, 0.0) if left is None else left for left, took_s in now]
-    return usual * waiting / max(at_once, 1) + statistics.fmean(rests)
+    usual = statistics.median(times or expected_totals_s)
+    remaining_times_s = [max(usual - took_s, 0.0) if left is None else left for left, took_s in now]
+    return usual * waiting / max(at_once, 1) + statistics.fmean(remaining_times_s)

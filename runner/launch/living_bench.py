@@ -17,9 +17,9 @@ def end_bench(campaign: Campaign, cancelled: Callable[[], bool]) -> str:
     if not process:
         return ""
     os.kill(process, signal.SIGINT)
-    what, began = f"campaign {campaign.name}: its bench (process {process})", time.monotonic()
+    title, began = f"campaign {campaign.name}: its bench (process {process})", time.monotonic()
     while campaign.holding_process() == process and not cancelled():
         if time.monotonic() - began > PATIENCE_S:
-            return f"{what} was told to end, and has not after {PATIENCE_S:.0f} s; see its lines"
+            return f"{title} was told to end, and has not after {PATIENCE_S:.0f} s; see its lines"
         time.sleep(LOOK_S)
-    return f"{what} was ended"
+    return f"{title} was ended"

@@ -47,7 +47,7 @@ class Outlook:
     @property
     def needs(self) -> list[Need]:
         """What the new runs need, by cell."""
-        return [each.need for each in self.cells if each.need.runs]
+        return [cell.need for cell in self.cells if cell.need.runs]
 
     def to_json(self) -> dict[str, Any]:
         """Return what `bench --plan --format json` prints."""
@@ -55,22 +55,22 @@ class Outlook:
         return {
             "schema": 1,
             "campaign": self.campaign,
-            "kept": sum(each.kept for each in self.cells),
-            "new": sum(each.need.runs for each in self.cells),
+            "kept": sum(cell.kept for cell in self.cells),
+            "new": sum(cell.need.runs for cell in self.cells),
             "hidden": asdict(self.hidden),
             "expected_s": None if unknown else seconds or 0.0,
             "unknown": unknown,
             "cells": [
                 {
-                    "cell": each.need.cell,
-                    "id": each.id,
-                    "kept": each.kept,
-                    "new": each.need.runs,
-                    "run_s": each.need.run_s,
-                    "by": each.need.by,
-                    "memory_mib": each.need.memory_mib,
+                    "cell": cell.need.cell,
+                    "id": cell.id,
+                    "kept": cell.kept,
+                    "new": cell.need.runs,
+                    "run_s": cell.need.run_s,
+                    "by": cell.need.by,
+                    "memory_mib": cell.need.memory_mib,
                 }
-                for each in self.cells
+                for cell in self.cells
             ],
             "warnings": list(self.warnings),
         }
@@ -78,12 +78,12 @@ class Outlook:
     def words(self) -> str:
         """Say the same for a person."""
         rows = [
-            [each.need.cell, each.kept, each.need.runs, _each(each.need)] for each in self.cells
+            [cell.need.cell, cell.kept, cell.need.runs, _each(cell.need)] for cell in self.cells
         ]
         table = aligned(rows, "simple", ("cell", "kept", "new", "a new run takes"))
         kept, new = (
             sum(numbers)
-            for numbers in ([each.kept for each in self.cells], [n.runs for n in self.needs])
+            for numbers in ([cell.kept for cell in self.cells], [n.runs for n in self.needs])
         )
         lines = [f"campaign {self.campaign}: {kept} kept, {new} new, {self.hidden.runs} hidden"]
         lines += [self.hidden.words] if self.hidden.runs else []
@@ -113,25 +113,27 @@ def look(
     does.
     """
     growth = campaign.grown(matrix, cluster)
-    held = growth.matrix
-    cells = select(held, only)
-    checks.check_cells([first_repeat(held, cell) for cell in cells], cluster, matrix.warmup_iters)
-    repeats = begun(campaign, held, cells)
-    kept = left_alone(finished(campaign, repeats), again, failed)
-    new = [asked for asked in repeats if (asked[0].id, asked[1]) not in kept]
-    new = new or once_more(campaign, held, cells)
+    recorded_matrix = growth.matrix
+    cells = select(recorded_matrix, only)
+    checks.check_cells(
+        [first_repeat(recorded_matrix, cell) for cell in cells], cluster, matrix.warmup_iters
+    )
+    repeats = begun(campaign, recorded_matrix, cells)
+    finished_repeats = left_alone(finished(campaign, repeats), again, failed)
+    new = [repeat for repeat in repeats if (repeat[0].id, repeat[1]) not in finished_repeats]
+    new = new or once_more(campaign, recorded_matrix, cells)
     took = {cell_id: times for cell_id, times in _took(campaign, growth.settings) if times}
     every = [seconds for times in took.values() for seconds in times]
-    found = []
+    outlooks = []
     for cell in cells:
-        own = took.get(cell.id)
-        times, by = (own, OWN) if own else (every, OTHERS)
+        own_times = took.get(cell.id)
+        times, by = (own_times, OWN) if own_times else (every, OTHERS)
         estimate = load_system(cell.system).estimate
         expected = estimate(cell, cluster) if estimate else None
         if not times and expected is not None:
             times, by = [expected.time_s], ESTIMATE
-        there = sum((cell.id, number) in kept for number in held.numbers)
-        runs = sum(asked is cell for asked, _ in new)
+        there = sum((cell.id, number) in finished_repeats for number in recorded_matrix.numbers)
+        runs = sum(repeated_cell is cell for repeated_cell, _ in new)
         need = Need(
             cell=cell.name,
             runs=runs,
@@ -141,12 +143,12 @@ def look(
             train_iters=cell.parameters.get("train_iters"),
         )
         estimated_s = None if expected is None else expected.time_s
-        found.append((CellOutlook(cell.id, there, need), estimated_s))
+        outlooks.append((CellOutlook(cell.id, there, need), estimated_s))
     return Outlook(
         campaign=campaign.name,
-        cells=tuple(each for each, _ in found),
+        cells=tuple(outlook for outlook, _ in outlooks),
         hidden=hidden_of(campaign.path, growth.settings),
-        warnings=(*_too_long(found, matrix.time_limit_s), *_until(held)),
+        warnings=(*_too_long(outlooks, matrix.time_limit_s), *_until(recorded_matrix)),
         side_by_side=cluster.engine.in_jobs,
         time_limit_s=matrix.time_limit_s,
     )
@@ -166,8 +168,8 @@ def _too_long(
     found: Sequence[tuple[CellOutlook, float | None]], time_limit_s: float
 ) -> Iterator[str]:
     """Warn of new runs by what their own cell took, else by the system's estimate."""
-    for each, estimated_s in found:
-        need = each.need
+    for outlook, estimated_s in found:
+        need = outlook.need
         if need.by != OWN:
             need = Need(need.cell, need.runs, estimated_s, ESTIMATE, None, need.train_iters)
         if need.runs:
@@ -178,5 +180,7 @@ def _took(campaign: Campaign, settings: Settings) -> Iterator[tuple[str, list[fl
     """Yield how long the runs of each cell took that ended ok, hidden ones too."""
     for cell in (*settings.cells, *settings.hidden):
         numbers = repeats_that_ran(campaign.path, cell.id)
-        last = [campaign.attempts(cell.id, number)[-1].outcome for number in sorted(numbers)]
-        yield cell.id, [ended.wall_s for ended in last if ended and ended.status == "ok"]
+        last_outcomes = [
+            campaign.attempts(cell.id, number)[-1].outcome for number in sorted(numbers)
+        ]
+        yield cell.id, [ended.wall_s for ended in last_outcomes if ended and ended.status == "ok"]

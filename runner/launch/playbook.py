@@ -59,12 +59,15 @@ def run_playbook(
     make_private(log.parent)
     argv = [program("ansible-playbook"), str(PLAYBOOKS / playbook), "-i", str(inventory.resolve())]
     interrupts, steps, began = Interrupts(), Steps(), time.monotonic()
-    with tempfile.NamedTemporaryFile(prefix="trainbench-steps-") as said, interrupts.handled():
+    with (
+        tempfile.NamedTemporaryFile(prefix="trainbench-steps-") as steps_file,
+        interrupts.handled(),
+    ):
         environment = {
             **os.environ,
             **ansible_environment(),
             "ANSIBLE_CALLBACKS_ENABLED": "steps",
-            VARIABLE: said.name,
+            VARIABLE: steps_file.name,
         }
         with subprocess.Popen(
             [*argv, *arguments],
@@ -77,7 +80,7 @@ def run_playbook(
             keep = threading.Thread(target=_keep, args=(process.stdout, log, verbose))
             keep.start()
             screen = (console or Screen()) if show and not verbose else None
-            _follow(process, said, steps, interrupts, screen)
+            _follow(process, steps_file, steps, interrupts, screen)
             keep.join()
     code = INTERRUPTED if interrupts.over else process.returncode
     return PlaybookEnd(code, steps, time.monotonic() - began)

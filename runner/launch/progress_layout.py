@@ -109,14 +109,14 @@ def _cut(line: Text, width: int) -> Text:
 
 def _listed(titles: Sequence[str], width: int) -> str:
     """List as many as have room whole, at least one, and how many more there are."""
-    words = more = ""
+    next_line = more = ""
     for count in range(min(len(titles), 5), 0, -1):
         more = f"; {len(titles) - count} more" if len(titles) > count else ""
-        words = f"next: {'; '.join(titles[:count])}{more}"
-        if len(words) <= width:
+        next_line = f"next: {'; '.join(titles[:count])}{more}"
+        if len(next_line) <= width:
             break
     else:
         cut = Text(titles[0])
         cut.truncate(width - len("next: ") - len(more), overflow="ellipsis")
-        words = f"next: {cut.plain}{more}"
-    return words
+        next_line = f"next: {cut.plain}{more}"
+    return next_line

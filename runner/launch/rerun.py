@@ -91,21 +91,25 @@ def of_bundle(campaign: Campaign, cell: str | None, repeat: int | None) -> Recor
     Raises UserError where there is no such run, or several cells and none is named.
     """
     asked = campaign.settings.asked()
-    matches = [(each, number) for each, number in asked if cell in (None, each.name, each.id)]
-    cells = dict.fromkeys(each.name for each, _ in matches)
+    matches = [
+        (asked_cell, number)
+        for asked_cell, number in asked
+        if cell in (None, asked_cell.name, asked_cell.id)
+    ]
+    cells = dict.fromkeys(asked_cell.name for asked_cell, _ in matches)
     if len(cells) != 1:
-        names_of_all = dict.fromkeys(each.name for each in campaign.settings.cells)
+        names_of_all = dict.fromkeys(asked_cell.name for asked_cell in campaign.settings.cells)
         problem = f"there is no cell {cell!r}" if cell else "it has several cells"
         raise UserError(
             f"{campaign.name}: {problem}; name one with --cell: {listing(list(names_of_all), 8)}"
         )
     attempts = [
         attempt
-        for each, number in matches
+        for asked_cell, number in matches
         if repeat in (None, number)
-        for attempt in campaign.attempts(each.id, number)[-1:]
+        for attempt in campaign.attempts(asked_cell.id, number)[-1:]
     ]
-    good = [each for each in attempts if (end := each.outcome) and end.status == "ok"]
+    good = [attempt for attempt in attempts if (end := attempt.outcome) and end.status == "ok"]
     if not attempts:
         raise UserError(
             f"{campaign.name}: no run of {next(iter(cells))} was recorded; name another"
@@ -133,8 +137,8 @@ def adopted(recorded: Recorded, cluster: Cluster) -> Recorded:
     public_env(cell.env, f"cell {cell.name}: env")
     # Its id is of what runs, not what the file says. Runs with seeds are repeats of one cell.
     seed = {SEED: None} if recorded.settings.seeds else {}
-    named = replace(cell, id="", parameters={**parameters, **seed})
-    cell = replace(named, parameters=parameters)
+    renamed_cell = replace(cell, id="", parameters={**parameters, **seed})
+    cell = replace(renamed_cell, parameters=parameters)
     checks.check_cells([cell], cluster, run.warmup_iters)
     if lacking := sorted(set(run.secrets) - set(cluster.secrets)):
         raise UserError(
@@ -260,15 +264,17 @@ def _open(target: Campaign, recorded: Recorded) -> int:
         trainbench=__version__,
         created_at=time.time(),
     )
-    cells = {asked.id: asked for asked in settings.cells}
-    if any(asked.repeats is None for asked in settings.cells):
+    cells = {asked_cell.id: asked_cell for asked_cell in settings.cells}
+    if any(asked_cell.repeats is None for asked_cell in settings.cells):
         raise UserError(f"campaign {target.name} is of a matrix, not of reruns; move it away")
     asked = cells.get(cell.id, AskedCell(**vars(cell), repeats=0))
     repeat = _next_repeat(target, cell)
     system = load_system(cell.system)
     parameters = system.recorded(cell.parameters, f"cell {cell.name}")
-    wanted = system.fingerprinted(replace(cell, parameters=parameters))
-    pins = {name: value for name, value in (source.environment or {}).items() if name in wanted}
+    expected_cell = system.fingerprinted(replace(cell, parameters=parameters))
+    pins = {
+        name: value for name, value in (source.environment or {}).items() if name in expected_cell
+    }
     cells[cell.id] = replace(asked, repeats=repeat)
     environment = {**(settings.environment or {}), **pins}
     target.write(replace(settings, cells=tuple(cells.values()), environment=environment))
@@ -278,7 +284,7 @@ def _open(target: Campaign, recorded: Recorded) -> int:
 def _next_repeat(target: Campaign, cell: Cell) -> int:
     """Return the number of a cell's next rerun."""
     cells = target.recorded.cells if target.recorded else ()
-    repeat = next((asked.repeats or 0 for asked in cells if asked.id == cell.id), 0)
+    repeat = next((asked_cell.repeats or 0 for asked_cell in cells if asked_cell.id == cell.id), 0)
     attempts = target.attempts(cell.id, repeat) if repeat else []
     # One that something outside ended, as a busy node does, is made again, not once more.
     return repeat if attempts and not is_finished(attempts[-1].outcome) else repeat + 1

@@ -134,9 +134,9 @@ def _in_a_terminal(console: Screen, seen: Callable[[], Visible], over: threading
 
 
 def _elsewhere(console: Screen, seen: Callable[[], Visible], over: threading.Event) -> None:
-    said = ""
+    last_line = ""
     while not over.wait(PLAIN_S):
         line = one_line(seen().words)
-        if line.plain != said:
+        if line.plain != last_line:
             console.print(line)
-        said = line.plain
+        last_line = line.plain

@@ -40,8 +40,8 @@ def each(
         nonlocal going
         patience_s: float | None = 0.0
         while True:
-            done, going = wait(going, patience_s, FIRST_COMPLETED)
-            failed.extend(future for future in done if future.exception() is not None)
+            finished, going = wait(going, patience_s, FIRST_COMPLETED)
+            failed.extend(future for future in finished if future.exception() is not None)
             if len(going) <= least:
                 return
             patience_s = None

@@ -24,11 +24,11 @@ def look(campaign: Campaign) -> Status:
     """Read a campaign's folder."""
     live, unended = campaign.is_locked(), campaign.running()
     settings = campaign.settings
-    asked = list(campaign.asked())
-    cells = {(cell.id, repeat): cell for cell, repeat in asked}
+    repeats = list(campaign.asked())
+    cells = {(cell.id, repeat): cell for cell, repeat in repeats}
     ended: Counter[str] = Counter()
     not_ok, times, untouched = [], [], set()
-    for cell, repeat in asked:
+    for cell, repeat in repeats:
         attempts = campaign.attempts(cell.id, repeat)
         outcome = _outcome(attempts[-1]) if attempts else None
         if not attempts:
@@ -47,12 +47,12 @@ def look(campaign: Campaign) -> Status:
         else:
             now.append(_running(attempt, cell))
     far = [(run.left_s, run.elapsed_s) for run in now]
-    numbers = sorted({repeat for _, repeat in asked})
-    waits = len(asked) - sum(ended.values()) - len(now)
+    numbers = sorted({repeat for _, repeat in repeats})
+    waits = len(repeats) - sum(ended.values()) - len(now)
     return Status(
         campaign=campaign.name,
         live=live,
-        runs=len(asked),
+        runs=len(repeats),
         ended=dict(ended),
         not_ok=tuple(not_ok),
         left_s=left_s(times, waits, far, at_once=len(now)),
@@ -85,8 +85,8 @@ def _outcome(attempt: Attempt) -> Outcome | None:
 def _waiting(attempt: Attempt, cell: Cell) -> Waiting | None:
     """Return what the queue said of a run; None of one that goes on."""
     queued = attempt.queued
-    words = queued.words() if queued else ""
-    if queued is None or not words:
+    reason = queued.words() if queued else ""
+    if queued is None or not reason:
         return None
     return Waiting(
         title=titled(cell.name, attempt.repeat),
@@ -99,7 +99,7 @@ def _waiting(attempt: Attempt, cell: Cell) -> Waiting | None:
         position=queued.position,
         expected_start=queued.expected_start,
         asked_at=queued.asked_at,
-        words=words,
+        words=reason,
         folder=str(attempt.path),
     )
 

@@ -15,8 +15,8 @@ BAD = ("failed", "unreachable")
 
 def duration(seconds: float) -> str:
     """Return minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02}"
+    minutes, seconds_left = divmod(round(seconds), 60)
+    return f"{minutes}:{seconds_left:02}"
 
 
 @dataclass
@@ -105,20 +105,20 @@ class Steps:
                 f"{self.step:<{STEP_WIDTH}}  {host:<{HOST_WIDTH}}  {ended.state:<{STATE_WIDTH}}"
                 f"  {took:>6}"
             )
-            said = [line for line in ended.why.splitlines() if line not in self.told]
-            yield from (f"    {line}" for line in said[:MOST_LINES])
-            if len(said) > MOST_LINES:
-                yield f"    and {len(said) - MOST_LINES} more lines in Ansible's output"
+            new_lines = [line for line in ended.why.splitlines() if line not in self.told]
+            yield from (f"    {line}" for line in new_lines[:MOST_LINES])
+            if len(new_lines) > MOST_LINES:
+                yield f"    and {len(new_lines) - MOST_LINES} more lines in Ansible's output"
         self.hosts, self.doing = {}, {}
 
     @property
     def now(self) -> str:
         """What goes on, for a line that changes: the hosts that do the same stand together."""
         by_words: dict[str, list[str]] = {}
-        for host, words in self.doing.items():
-            by_words.setdefault(words, []).append(host)
+        for host, step_title in self.doing.items():
+            by_words.setdefault(step_title, []).append(host)
         parts = [
-            f"{listing(hosts, 3 if len(hosts) < 4 else 1)}: {words}"
-            for words, hosts in by_words.items()
+            f"{listing(hosts, 3 if len(hosts) < 4 else 1)}: {step_title}"
+            for step_title, hosts in by_words.items()
         ]
         return f"{self.step}  {'; '.join(parts)}" if parts else self.step

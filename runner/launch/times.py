@@ -17,7 +17,7 @@ def timed(ended: Outcome, attempt: Attempt, began: float, took_s: float) -> Outc
     """
     if not attempt.handed_over:
         return replace(ended, started_at=began, wall_s=round(took_s, 3))
-    asked, placed = attempt.planned_at, attempt.begun_at
+    planned_at, placed = attempt.planned_at, attempt.begun_at
     if placed is None:  # it never began
         return replace(ended, started_at=began, wall_s=0.0, queued_s=round(took_s, 3))
     over = written_at(attempt.path / names.ENDED)
@@ -28,5 +28,5 @@ def timed(ended: Outcome, attempt: Attempt, began: float, took_s: float) -> Outc
         ended,
         started_at=placed,
         wall_s=round(max(over - placed, 0.0), 3),
-        queued_s=round(max(placed - asked, 0.0), 3),
+        queued_s=round(max(placed - planned_at, 0.0), 3),
     )

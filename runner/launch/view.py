@@ -132,10 +132,10 @@ class View:
     ) -> Iterator[None]:
         """Show how far a run is, or what it is `waiting` for, until the block ends."""
         begun = self._run_event(events.RUN_BEGUN, cell, repeat, attempt)
-        shown = _Shown(begun.title, cell, attempt, waiting, time.monotonic())
+        running = _Shown(begun.title, cell, attempt, waiting, time.monotonic())
         self._told(begun)
         with self._lock:
-            self._shown[attempt.path] = shown
+            self._shown[attempt.path] = running
             if len(self._shown) == 1:
                 self._screen.enter_context(showing(self.console, self._look))
         try:
@@ -158,7 +158,7 @@ class View:
                 queued.append(Waiting(*ids, title=shown.title, words=reason))
             else:
                 runs.append(shown)
-        running = [shown.look() for shown in runs[:MOST_LOOKED_AT]]
+        running = [run.look() for run in runs[:MOST_LOOKED_AT]]
         waiting = self.total - len(self.numbers) + len(queued)
         times_now = [(run.left_s, run.elapsed_s) for run in running]
         return Status(
@@ -201,8 +201,8 @@ class View:
         """Say at once that a run could not be carried out, while others go on."""
         cell, repeat = asked
         title = self._run_event(events.RUN_BEGUN, cell, repeat).title
-        words = f"{error}; running cells are followed to their end, and no new run starts"
-        self.console.print(one_line(f"{title}: {words}", "bold red"))
+        message = f"{error}; running cells are followed to their end, and no new run starts"
+        self.console.print(one_line(f"{title}: {message}", "bold red"))
 
     def more(self, todo: Sequence[tuple[Cell, int]], words: str) -> None:
         """Add repeats that were requested while the campaign ran, and print why."""

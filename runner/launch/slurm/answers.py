@@ -162,8 +162,8 @@ def accounted(output: str) -> dict[int, AccountedJob]:
     """Read what sacct prints in SACCT_FORMAT with --duplicates: of each job its last start."""
     jobs: dict[int, AccountedJob] = {}
     for row in _rows(output, tuple(_SACCT)):
-        state, _, rest = row["state"].partition(" ")
-        by = rest.removeprefix("by ")
+        state, _, state_suffix = row["state"].partition(" ")
+        by = state_suffix.removeprefix("by ")
         state = next(
             (name for name in _LONG_NAMES if state[-1:] == "+" and name.startswith(state[:-1])),
             state,
@@ -184,8 +184,8 @@ def ahead(output: str, jobs: Iterable[QueuedJob]) -> dict[int, int]:
             waiting.append((row["partition"], (-priority, number)))
     return {
         job.id: sum(
-            partition == job.partition and place < (-job.priority, job.id)
-            for partition, place in waiting
+            partition == job.partition and position < (-job.priority, job.id)
+            for partition, position in waiting
         )
         for job in jobs
     }
@@ -200,7 +200,7 @@ def longest_s(output: str, name: str | None) -> float | None:
     match = re.search(r"\sMaxTime=(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)\s", f"{line} ")
     if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 

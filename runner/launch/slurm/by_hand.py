@@ -38,10 +38,10 @@ def job_by_hand(slurm: Slurm, run: Run) -> str:
     orders, nodes = run.orders, run.nodes
     srun = srun_argv(slurm, len(nodes), ("bash", "-l", "-c", "run_node"), orders=orders)
     exports = [_exports(node) for node in nodes]
-    common = [line for line in exports[0] if all(line in each for each in exports)]
+    common = [line for line in exports[0] if all(line in node_exports for node_exports in exports)]
     bodies = [
-        "\n".join([*(line for line in own if line not in common), *_body(node, commands)])
-        for own, (node, commands) in zip(exports, _folded(nodes), strict=True)
+        "\n".join([*(line for line in node_lines if line not in common), *_body(node, commands)])
+        for node_lines, (node, commands) in zip(exports, _folded(nodes), strict=True)
     ]
     return (
         environment()
@@ -118,7 +118,7 @@ def _groups(bodies: Sequence[str]) -> list[tuple[str, str]]:
     ranks: dict[str, list[str]] = {}
     for rank, body in enumerate(bodies):
         ranks.setdefault(body, []).append(str(rank))
-    return [("|".join(each), body) for body, each in ranks.items()]
+    return [("|".join(rank_patterns), body) for body, rank_patterns in ranks.items()]
 
 
 def _word(text: str, node: NodeRun) -> str:
@@ -127,8 +127,8 @@ def _word(text: str, node: NodeRun) -> str:
     if node.scratch:
         marks[node.scratch] = '"$SCRATCH"'
     pattern = "|".join([*map(re.escape, marks), ADDRESS.pattern.replace("(", "(?:")])
-    parts = [part for part in re.split(f"({pattern})", text) if part]
-    return "".join(marks.get(part) or _address(part) or quoted(part) for part in parts) or "''"
+    parts = [piece for piece in re.split(f"({pattern})", text) if piece]
+    return "".join(marks.get(piece) or _address(piece) or quoted(piece) for piece in parts) or "''"
 
 
 def _address(part: str) -> str:
@@ -138,7 +138,9 @@ def _address(part: str) -> str:
 
 def _in_job(word: str) -> str:
     """Quote a word of srun's; the job's id becomes Slurm's variable."""
-    return '"$SLURM_JOB_ID"'.join(shlex.quote(part) if part else "" for part in word.split(JOB_ID))
+    return '"$SLURM_JOB_ID"'.join(
+        shlex.quote(piece) if piece else "" for piece in word.split(JOB_ID)
+    )
 
 
 def _wrapped(words: Sequence[str]) -> str:

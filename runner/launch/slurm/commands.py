@@ -151,14 +151,14 @@ def find_by_comment(mark: str) -> tuple[QueuedJob, ...]:
 
 def ahead(waiting: Iterable[QueuedJob]) -> dict[int, int]:
     """Return how many jobs go before each of these that wait, as far as one may see them."""
-    wanted = list(waiting)
-    partitions = ",".join(sorted({job.partition for job in wanted}))
-    if not wanted:
+    waiting_jobs = list(waiting)
+    partitions = ",".join(sorted({job.partition for job in waiting_jobs}))
+    if not waiting_jobs:
         return {}
     output = _squeue(
         "--states=PENDING", f"--partition={partitions}", f"--format={answers.PLACE_FORMAT}"
     )
-    return answers.ahead(output, wanted)
+    return answers.ahead(output, waiting_jobs)
 
 
 def job(number: int) -> JobRecord | None:
@@ -239,7 +239,10 @@ def mpi_types() -> tuple[str, ...]:
     lines = (result.stdout + result.stderr).split("\n")
     listed = [line.strip() for line in lines if line.startswith("\t")]
     versions = [line.partition(" available: ")[2].split(",") for line in lines]
-    return (*listed, *(each.strip() for version in versions for each in version if each))
+    return (
+        *listed,
+        *(version_line.strip() for version in versions for version_line in version if version_line),
+    )
 
 
 def _squeue(*argv: str) -> str:

@@ -147,9 +147,9 @@ def needs_reason(run: RunFolder) -> bool:
     if halt is not None and (halt.host is None or halt.cause != Cause.STOPPED):
         return False
     endings = run.endings().values()
-    if any(not each.well and each.ended_by not in TOLD for each in endings):
+    if any(not ending.well and ending.ended_by not in TOLD for ending in endings):
         return False
-    return len(endings) < len(run.hosts) or not all(each.well for each in endings)
+    return len(endings) < len(run.hosts) or not all(ending.well for ending in endings)
 
 
 def settle(run: RunFolder, ended: Ended) -> None:

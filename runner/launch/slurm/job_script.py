@@ -118,7 +118,7 @@ def srun_argv(
     placement = orders.placement if orders else {}
     cpus = slurm.cpus_of_a_task(placement, tasks)
     placing = tuple(slurm.asked_as("srun_args", placement)) if orders else ()
-    bound = any(each.startswith("--cpu-bind") for each in placing)
+    bound = any(option.startswith("--cpu-bind") for option in placing)
     return (
         "srun",
         *([f"--jobid={job_id}"] if job_id else []),
@@ -160,8 +160,8 @@ def _container(orders: Orders | None, job_id: int | str) -> Iterator[str]:
 
 def kept_containers(orders: Orders, job_id: int | str) -> set[str]:
     """Return what enroot calls the containers that outlive a run's step."""
-    words = orders.nodes[0].step
-    names = [word.partition("=")[2] for word in words if word.startswith("--container-name=")]
+    step = orders.nodes[0].step
+    names = [word.partition("=")[2] for word in step if word.startswith("--container-name=")]
     return {f"pyxis_{name.replace(JOB_ID, str(job_id))}" for name in names}
 
 

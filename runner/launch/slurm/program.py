@@ -20,8 +20,8 @@ PYTHON = "python3"  # of the job's PATH, where a pin set is an image
 def python_of(orders: Orders) -> str:
     """Return the Python that starts the supervisor: the environment's own, which nodes see."""
     node = orders.nodes[0]
-    first = node.env.get("PATH", "").partition(":")[0]
-    return f"{first}/{PYTHON}" if first.endswith("/env/bin") else PYTHON
+    first_folder = node.env.get("PATH", "").partition(":")[0]
+    return f"{first_folder}/{PYTHON}" if first_folder.endswith("/env/bin") else PYTHON
 
 
 def argv(python: str, entry: str, campaign: Path, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -98,8 +98,8 @@ class Queue:
     def watching(self, number: int, file: Path | None = None) -> Iterator[None]:
         """Have a job asked for while the block lasts, and where it stands written into `file`."""
         with self._turn:
-            known = self._known.setdefault(number, _Known(file=file))
-            known.watchers += 1
+            watched = self._known.setdefault(number, _Known(file=file))
+            watched.watchers += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._follow, daemon=True)
                 self._thread.start()
@@ -132,9 +132,9 @@ class Queue:
         with self._turn:
             if self._failed is not None:
                 raise self._failed
-            known = self._known.get(number)
-        if known is not None:
-            return known.ended
+            watched = self._known.get(number)
+        if watched is not None:
+            return watched.ended
         try:
             return end_of(self._asked, number)[0]
         except SlurmError:
@@ -143,20 +143,20 @@ class Queue:
     def never_starts(self, number: int) -> Ended | None:
         """Return why a watched job will never start; None where it may."""
         with self._turn:
-            known = self._known.get(number)
-            if known is None or known.job is None or known.job.state not in WAITING:
+            watched = self._known.get(number)
+            if watched is None or watched.job is None or watched.job.state not in WAITING:
                 return None
-            lasts = self._clock() - known.since >= LASTING_S
-            return never_starts(number, known.job.reason) if lasts else None
+            lasts = self._clock() - watched.since >= LASTING_S
+            return never_starts(number, watched.job.reason) if lasts else None
 
     def words(self, number: int) -> str:
         """Say what a watched job that has not begun waits for."""
         with self._turn:
-            known, silent = self._known.get(number), self._silent_since
-            said = known.queued.words() if known and not known.ended else ""
-        if silent is None or not said:
-            return said
-        return f"{said}; Slurm's controller is silent for {self._clock() - silent:.0f} s"
+            watched, silent = self._known.get(number), self._silent_since
+            waiting_text = watched.queued.words() if watched and not watched.ended else ""
+        if silent is None or not waiting_text:
+            return waiting_text
+        return f"{waiting_text}; Slurm's controller is silent for {self._clock() - silent:.0f} s"
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -175,14 +175,14 @@ class Queue:
             with self._turn:
                 began = self._clock()
                 self._turn.wait_for(lambda: self._hurry or not self._known, self._pause_s)
-                rest = SHORTEST_S - (self._clock() - began)
-                if self._known and rest > 0:
-                    self._turn.wait_for(lambda: not self._known, rest)
+                remaining_s = SHORTEST_S - (self._clock() - began)
+                if self._known and remaining_s > 0:
+                    self._turn.wait_for(lambda: not self._known, remaining_s)
 
     def ask(self) -> float:
         """Ask once for all watched jobs that go on; how long nothing needs to be asked again."""
         with self._turn:
-            numbers = [number for number, known in self._known.items() if known.ended is None]
+            numbers = [number for number, watched in self._known.items() if watched.ended is None]
         changed = False
         try:
             changed = self._hear(numbers, self._asked.jobs(numbers))
@@ -224,23 +224,27 @@ class Queue:
     def _write(self) -> None:
         """Write down where jobs stand that changed, or have said so a while ago."""
         with self._turn:
-            each = [(known, known.queued) for known in self._known.values() if known.job]
-        for known, queued in each:
-            was = known.written
+            queued_jobs = [
+                (watched, watched.queued) for watched in self._known.values() if watched.job
+            ]
+        for watched, queued in queued_jobs:
+            was = watched.written
             same = was is not None and replace(was, asked_at=queued.asked_at) == queued
-            if known.file is None or (was and same and queued.asked_at - was.asked_at < WRITTEN_S):
+            if watched.file is None or (
+                was and same and queued.asked_at - was.asked_at < WRITTEN_S
+            ):
                 continue
             with suppress(OSError):  # a full disk here must not end a run
-                write_json(known.file, queued.to_json())
-                known.written = queued
+                write_json(watched.file, queued.to_json())
+                watched.written = queued
 
     def _find_places(self) -> None:
         """Ask which places jobs that wait have, now and then, where one may see the others'."""
         with self._turn:
             waiting = {
-                known.job: known.place
-                for known in self._known.values()
-                if known.job is not None and known.job.state == "PENDING"
+                watched.job: watched.place
+                for watched in self._known.values()
+                if watched.job is not None and watched.job.state == "PENDING"
             }
         now, patience_s = self._clock(), NEW_S if None in waiting.values() else PLACE_S
         if not waiting or (self._placed_at is not None and now - self._placed_at < patience_s):
@@ -252,6 +256,6 @@ class Queue:
         if self._places_seen:
             places = self._asked.ahead(waiting)
             with self._turn:
-                for number, place in places.items():
+                for number, position in places.items():
                     if number in self._known:
-                        self._known[number].place = place + 1
+                        self._known[number].place = position + 1

@@ -44,9 +44,9 @@ def reveal(cluster: Cluster, runs: Path) -> dict[str, str]:
         content = stream.read()
     if not played.ok:
         raise UserError(f"secrets of cluster_env cannot be read: {played.words}")
-    found = parse(content, REVEALED, "cluster_env")
-    values: dict[str, str] = found["values"]
-    refused = list(found["refused"].values())
+    revealed = parse(content, REVEALED, "cluster_env")
+    values: dict[str, str] = revealed["values"]
+    refused = list(revealed["refused"].values())
     refused += [
         f"{name} holds a NUL character or over {MOST_VALUE} letters, which no variable can"
         for name, value in values.items()

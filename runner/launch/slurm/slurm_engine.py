@@ -124,16 +124,16 @@ class SlurmEngine:
             )
         script = campaign / names.TRIAL
         try:
-            for text, what in self.trials(wanted).items():
+            for text, title in self.trials(wanted).items():
                 write_script(script, text)
                 why = commands.test_only(script)
                 # It says the same of what no node has, and of nodes that are down or drained.
                 if why and UNAVAILABLE in why and not (why := commands.refused(script)):
                     complain(
-                        f"nodes for {what} are down or drained (`sinfo -R`): it waits for them"
+                        f"nodes for {title} are down or drained (`sinfo -R`): it waits for them"
                     )
                 if why:
-                    raise UserError(f"Slurm would not take {what}: {why}")
+                    raise UserError(f"Slurm would not take {title}: {why}")
         finally:
             script.unlink(missing_ok=True)
 
@@ -141,11 +141,11 @@ class SlurmEngine:
         """Return the jobs that Slurm is asked about, to what each is in words."""
         if self.slurm.mode == "job":
             time_s = wanted.time_limit_s
-            each = (
+            trials = (
                 (self.trial(c.placement, c.nodes, c.devices_per_node, time_s), c.name)
                 for c in wanted.cells
             )
-            return {text: f"the job of cell {name}" for text, name in each}
+            return {text: f"the job of cell {name}" for text, name in trials}
         if os.environ.get(OUR_JOB):
             return {}  # it was granted
         span = asked_for(self.slurm, span_of(wanted))
@@ -165,10 +165,10 @@ class SlurmEngine:
     ) -> Mapping[str, Inspected]:
         """Do as Engine's: this login node sees the folder that all nodes will share."""
         files = {name: read_json(path) for name, path in asked.paths.items()}
-        named: dict[str, dict[str, str]] = {}
-        relied = fingerprints(asked.folders, asked.pythons, asked.apart, named)
-        said = {"files": files, "relied": relied, "relied_files": named}
-        return {"the login node": read(Inspected, said)}
+        relied_names: dict[str, dict[str, str]] = {}
+        relied = fingerprints(asked.folders, asked.pythons, asked.apart, relied_names)
+        facts = {"files": files, "relied": relied, "relied_files": relied_names}
+        return {"the login node": read(Inspected, facts)}
 
     def run(
         self, folder: HeldFolder, run: RunFolder, orders: Orders, cancelled: Callable[[], bool]
@@ -215,11 +215,11 @@ class SlurmEngine:
 
     def stop(self, cancelled: Callable[[], bool]) -> Stopped:
         """Do as Engine's: all campaigns' jobs."""
-        found = sorted(self.runs.glob(f"*/{names.CAMPAIGN}"))
-        return self.stop_campaigns([Campaign(path.parent) for path in found], cancelled)
+        campaign_files = sorted(self.runs.glob(f"*/{names.CAMPAIGN}"))
+        return self.stop_campaigns([Campaign(path.parent) for path in campaign_files], cancelled)
 
     @staticmethod
     def stop_campaigns(campaigns: Sequence[Campaign], cancelled: Callable[[], bool]) -> Stopped:
         """Do as EngineMaker's, if only an allocation was ever asked for."""
-        meant = [campaign for campaign in campaigns if has_jobs(campaign)]
-        return stop(meant, cancelled), meant
+        with_jobs = [campaign for campaign in campaigns if has_jobs(campaign)]
+        return stop(with_jobs, cancelled), with_jobs

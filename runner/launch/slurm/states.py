@@ -112,7 +112,7 @@ _NEVER = (
         "Slurm started it again as often as it may; see why its nodes fail",
     ),
 )
-_NEVER_PATTERNS = tuple((re.compile(pattern), words) for pattern, words in _NEVER)
+_NEVER_PATTERNS = tuple((re.compile(pattern), sentence) for pattern, sentence in _NEVER)
 
 
 def job_end(
@@ -124,13 +124,13 @@ def job_end(
     """
     if state not in ENDS:
         return None
-    cause, words = ENDS[state]
+    cause, sentence = ENDS[state]
     if state == "CANCELLED" and by:
-        words = f"{words} by {by}"
+        sentence = f"{sentence} by {by}"
     if state == "FAILED":
         how = f"by signal {signal}" if signal else f"with exit code {exit_code}"
-        words = _FAILURES.get(reason) or f"ended {how} and left no record; see its log"
-    return Ended(cause, f"job {number} {words}")
+        sentence = _FAILURES.get(reason) or f"ended {how} and left no record; see its log"
+    return Ended(cause, f"job {number} {sentence}")
 
 
 def forgotten(number: int) -> Ended:
@@ -140,9 +140,9 @@ def forgotten(number: int) -> Ended:
 
 def never_starts(number: int, reason: str) -> Ended | None:
     """Return why a job that waits for this reason will never start; None where it may."""
-    for pattern, words in _NEVER_PATTERNS:
+    for pattern, sentence in _NEVER_PATTERNS:
         if pattern.fullmatch(reason):
-            return Ended(Cause.NEVER_STARTS, f"job {number} never starts ({reason}): {words}")
+            return Ended(Cause.NEVER_STARTS, f"job {number} never starts ({reason}): {sentence}")
     return None
 
 

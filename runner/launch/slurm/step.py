@@ -48,7 +48,7 @@ def step_of(
 
     `gpus` are asked of each node, where what the job has there may be too few.
     """
-    told = {
+    step_orders = {
         "mark": mark,
         "variables": slurm.variables,
         "lease": str(run / LEASE),
@@ -57,7 +57,7 @@ def step_of(
     return srun_argv(
         slurm,
         len(orders.nodes),
-        handover.task(campaign, run, orders, told),
+        handover.task(campaign, run, orders, step_orders),
         orders=orders,
         job_id=job_id,
         nodelist=hosts,
@@ -72,12 +72,12 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a step of an allocation; srun adds its own words to the file `said`."""
     with ExitStack() as opened:
-        words = opened.enter_context(open_to_append(said)) if said else subprocess.DEVNULL
+        output = opened.enter_context(open_to_append(said)) if said else subprocess.DEVNULL
         return subprocess.Popen(
             step,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=words,
+            stderr=output,
             env=clean_environment(secrets),
             start_new_session=True,  # Ctrl-C is bench's, which ends the run by its own means
         )
@@ -121,8 +121,8 @@ class Allocation:
 
         Where the job asked for a number on all its nodes together, srun would spread it unevenly.
         """
-        first = orders.nodes[0]
-        return len(first.device_ids) if self.gpus_in_all and first.device == "cuda" else 0
+        first_node = orders.nodes[0]
+        return len(first_node.device_ids) if self.gpus_in_all and first_node.device == "cuda" else 0
 
     def forget(self) -> None:
         """Have the nodes remove the containers that its runs had, as far as they can.

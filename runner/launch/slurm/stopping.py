@@ -54,47 +54,53 @@ class Live:
 
     def line(self) -> str:
         """Say what became of it."""
-        what = f"{self.handed.name}: job {self.job.id}"
+        title = f"{self.handed.name}: job {self.job.id}"
         if not self.own:
-            return f"{what} is not this campaign's; its step there was told to end"
+            return f"{title} is not this campaign's; its step there was told to end"
         if self.waits:
-            return f"{what} was cancelled; it had not begun"
+            return f"{title} was cancelled; it had not begun"
         late = f"; it had not ended after {PATIENCE_S:.0f} s" if self.goes_on else ""
-        return f"{what} was cancelled{late}" if late else f"{what} was ended"
+        return f"{title} was cancelled{late}" if late else f"{title} was ended"
 
 
 def stop(campaigns: Sequence[Campaign], cancelled: Callable[[], bool]) -> list[str]:
     """End the jobs of campaigns; a line for each. `cancelled`: nobody waits for runs to end."""
-    live = _live([each for campaign in campaigns for each in _handed(campaign)])
-    for each in live:
-        each.handed.run.ask_to_halt(Cause.STOPPED, "ended by `python -m runner stop`")
-    commands.cancel(each.job.id for each in live if each.own and each.waits)
+    live = _live([submitted_run for campaign in campaigns for submitted_run in _handed(campaign)])
+    for live_job in live:
+        live_job.handed.run.ask_to_halt(Cause.STOPPED, "ended by `python -m runner stop`")
+    commands.cancel(live_job.job.id for live_job in live if live_job.own and live_job.waits)
     until = time.monotonic() + PATIENCE_S
-    while any(each.goes_on for each in live) and not cancelled() and time.monotonic() < until:
+    while (
+        any(live_job.goes_on for live_job in live) and not cancelled() and time.monotonic() < until
+    ):
         time.sleep(LOOK_S)
-    commands.cancel(each.job.id for each in live if each.own and not each.waits)
-    return [each.line() for each in live]
+    commands.cancel(live_job.job.id for live_job in live if live_job.own and not live_job.waits)
+    return [live_job.line() for live_job in live]
 
 
 def has_jobs(campaign: Campaign) -> bool:
     """Return whether a campaign ever handed anything to Slurm."""
     places = (f"{names.ATTEMPTS}/{names.SUBMITTED}", f"{names.ALLOCATION}/{names.SUBMITTED}")
-    return any(any(campaign.path.glob(place)) for place in places)
+    return any(any(campaign.path.glob(pattern)) for pattern in places)
 
 
 def _live(handed: Sequence[Handed]) -> list[Live]:
     """Return those of which Slurm has a job that has not ended."""
     if not handed:
         return []
-    marks = {each.submitted.mark for each in handed}
+    marks = {submitted_run.submitted.mark for submitted_run in handed}
     ours = {mark: job for mark, job in commands.ours().items() if mark in marks}
-    own = {job.id for job in ours.values()}
-    jobs = commands.jobs(each.submitted.job_id for each in handed if each.submitted.job_id)
+    own_jobs = {job.id for job in ours.values()}
+    jobs = commands.jobs(
+        submitted_run.submitted.job_id for submitted_run in handed if submitted_run.submitted.job_id
+    )
     live = []
-    for each in handed:
-        job = ours.get(each.submitted.mark) or jobs.get(each.submitted.job_id or 0)
+    for submitted_run in handed:
+        job = ours.get(submitted_run.submitted.mark) or jobs.get(
+            submitted_run.submitted.job_id or 0
+        )
         if job is not None and job.state not in ENDS:
-            live.append(Live(each, job, job.id in own))
+            live.append(Live(submitted_run, job, job.id in own_jobs))
     return live
 
 

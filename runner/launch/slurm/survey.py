@@ -55,14 +55,15 @@ def survey(
                 process.terminate()  # srun ends its step
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
-    words = handover.last_words(RunFolder(folder)) or "it said nothing"
+    message = handover.last_words(RunFolder(folder)) or "it said nothing"
     silent = [host for host in hosts if not (folder / names.ENVS / names.of_host(host)).exists()]
     if len(silent) == len(hosts):
-        raise UserError(f"the nodes {','.join(hosts)} could not be asked: {words}")
+        raise UserError(f"the nodes {','.join(hosts)} could not be asked: {message}")
     for host in silent:
-        write_json(folder / names.ENVS / names.of_host(host), {"unreachable": words})
-    asked = {host: {"lost": host in silent, "failures": []} for host in hosts}
+        write_json(folder / names.ENVS / names.of_host(host), {"unreachable": message})
+    facts_by_host = {host: {"lost": host in silent, "failures": []} for host in hosts}
     write_json(
-        folder / names.ASKED, {"schema": SCHEMA, "at": time.time(), "roles": [], "nodes": asked}
+        folder / names.ASKED,
+        {"schema": SCHEMA, "at": time.time(), "roles": [], "nodes": facts_by_host},
     )
-    return Surveyed(hosts, words)
+    return Surveyed(hosts, message)

@@ -41,10 +41,10 @@ def clean_environment(
             f"{CLUSTERS} names several clusters, whose jobs may have the same id; set it to the one"
             " that this inventory is of"
         )
-    kept = {k: v for k, v in user.items() if k in _WAY_THERE or not _SLURMS.match(k)}
-    kept.pop("LANGUAGE", None)
+    passed_on = {k: v for k, v in user.items() if k in _WAY_THERE or not _SLURMS.match(k)}
+    passed_on.pop("LANGUAGE", None)
     return {
-        **kept,
+        **passed_on,
         **{SECRETS + name: value for name, value in secrets.items()},
         "LC_ALL": "C",
         "SLURM_TIME_FORMAT": "%s",

@@ -55,9 +55,9 @@ class Gate:
         """Return what the play has said within `patience_s`; empty for nothing."""
         if not self._heard.poll(1000 * patience_s):
             return b""
-        said = os.read(self._answers, 100)
-        self.came, self.closed = self.came or READY in said, not said
-        return said
+        answer = os.read(self._answers, 100)
+        self.came, self.closed = self.came or READY in answer, not answer
+        return answer
 
     def close(self) -> None:
         """Let the play end."""

@@ -58,11 +58,11 @@ class SshEngine:
     ) -> Mapping[str, Inspected]:
         """Do as Engine's."""
         order = Order(str(campaign.inspected.resolve()), tuple(hosts), sought=asked)
-        words = self.plays.carry_out(order, cancelled)
+        error_text = self.plays.carry_out(order, cancelled)
         if cancelled():
             raise KeyboardInterrupt
-        if words:
-            raise UserError(f"the nodes could not be asked: {words}")
+        if error_text:
+            raise UserError(f"the nodes could not be asked: {error_text}")
         return {host: campaign.inspection(host) or Inspected(unreachable="") for host in hosts}
 
     def run(
