@@ -150,7 +150,7 @@ def take_lock(job: dict[str, Any]) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
     patience = job["lease_s"] + job["grace_s"] + 5.0
-    seen, stuck = None, False
+    last_lease, stuck = None, False
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,11 +163,11 @@ def take_lock(job: dict[str, Any]) -> int:
             over = max(patience, lease_s(lease_path) + job["grace_s"] + 5.0)
             most = patience if over > patience else patience + STUCK_S
             if waited < RENEWED_S:
-                seen = lease
-            elif lease == seen and waited > over and not stuck:
+                last_lease = lease
+            elif lease == last_lease and waited > over and not stuck:
                 stuck = True  # its supervisor should have ended it
                 end_stuck_in(os.path.join(job["runs"], holder))
-            elif lease != seen or waited > most:
+            elif lease != last_lease or waited > most:
                 raise RefusedError(
                     Cause.NODE_BUSY,
                     "another run holds this node (%s); wait for it, or end it with"
@@ -234,12 +234,14 @@ def watch(
         elif ending is not None:
             result = ending
         elif now - begun > job["time_limit_s"]:
-            words = "the run reached time_limit_s, %g s" % job["time_limit_s"]
-            result = {"ended_by": EndedBy.TIME_LIMIT, "message": words}
+            message = "the run reached time_limit_s, %g s" % job["time_limit_s"]
+            result = {"ended_by": EndedBy.TIME_LIMIT, "message": message}
         elif now - log_looked > LOG_LOOK_S and log_size() > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
-            words = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
-            result = {"ended_by": EndedBy.LOG_LIMIT, "message": words}
+            message = (
+                "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
+            )
+            result = {"ended_by": EndedBy.LOG_LIMIT, "message": message}
         else:
             log_looked = now if now - log_looked > LOG_LOOK_S else log_looked
             signal.sigtimedwait({signal.SIGCHLD}, 0.1 if faults is None else 0.05)
@@ -284,8 +286,8 @@ def lease_lost(
 ) -> dict[str, Any] | None:
     """Return what done.json says of a run whose lease is no longer renewed; else None."""
     held_s = lease_over(seen, time.monotonic(), job["lease_s"], path)
-    words = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], held_s)
-    return {"ended_by": EndedBy.LEASE, "message": words} if held_s else None
+    message = "%s for %g s (lost_contact_s)" % (WORDS[EndedBy.LEASE], held_s)
+    return {"ended_by": EndedBy.LEASE, "message": message} if held_s else None
 
 
 def oom_kills() -> int | None:
@@ -327,8 +329,8 @@ def spawn_sampler(job: dict[str, Any]) -> dict[int, int]:
             )
     except OSError:
         return {}  # training does not need samples
-    seen = stat_of(process.pid)
-    return {process.pid: seen[1]} if seen else {}
+    state = stat_of(process.pid)
+    return {process.pid: state[1]} if state else {}
 
 
 def spawn(job: dict[str, Any]) -> int:

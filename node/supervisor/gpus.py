@@ -39,20 +39,20 @@ def check_gpus(wanted: list[str], who: Who) -> None:
 
 def ask_nvidia_smi() -> list[list[list[str]]]:
     """(GPU rows, rows of processes that compute), as nvidia-smi prints them; asked at once."""
-    asked = []
+    queries = []
     for query in (
         "--query-gpu=index,uuid,memory.used,memory.total",
         "--query-compute-apps=gpu_uuid,pid,process_name",
     ):
         argv = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
         try:
-            asked.append(
+            queries.append(
                 subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             )
         except OSError as error:
             raise RefusedError(Cause.NO_DEVICE, "nvidia-smi cannot be run: %s" % error.strerror)
-    said = []
-    for process in asked:
+    answer = []
+    for process in queries:
         try:
             text = process.communicate(timeout=30)[0]
         except subprocess.TimeoutExpired:
@@ -60,8 +60,8 @@ def ask_nvidia_smi() -> list[list[list[str]]]:
             raise RefusedError(Cause.NO_DEVICE, "nvidia-smi gave no answer for 30 s")
         if process.returncode != 0:
             raise RefusedError(Cause.NO_DEVICE, "nvidia-smi failed: %s" % last_line(text))
-        said.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
-    return said
+        answer.append([line.split(", ", 3) for line in text.splitlines() if ", " in line])
+    return answer
 
 
 def gpu_fault(
@@ -85,8 +85,8 @@ def gpu_fault(
                 return Cause.DEVICE_BUSY, busy("GPU " + index, who(int(app[1]), program))
         # A process of another container has no row, but its memory shows.
         if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
-            words = "GPU %s has %s of %s MiB in use by somebody not seen here; wait for it"
-            return Cause.DEVICE_BUSY, words % (index, used, total)
+            message = "GPU %s has %s of %s MiB in use by somebody not seen here; wait for it"
+            return Cause.DEVICE_BUSY, message % (index, used, total)
     return None
 
 
@@ -99,7 +99,7 @@ def nvidia_smi() -> list[dict[str, str]]:
     """One row a GPU: name, memory in MiB, driver; [] where there is no nvidia-smi."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version"]
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [*query, "--format=csv,noheader,nounits"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -108,5 +108,5 @@ def nvidia_smi() -> list[dict[str, str]]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = [line.split(", ") for line in said.stdout.decode().splitlines()]
+    rows = [line.split(", ") for line in completed.stdout.decode().splitlines()]
     return [{"name": row[0], "memory_mib": row[1], "driver": row[2]} for row in rows]

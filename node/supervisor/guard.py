@@ -32,11 +32,11 @@ def guard(lost: Callable[[], None]) -> int:
         os._exit(0)
     os.waitpid(between, 0)
     os.close(hear)
-    held = [tell]
+    open_handles = [tell]
 
     def drop() -> None:  # a fork that outlived this process would keep its end from being seen
-        if held:
-            os.close(held.pop())
+        if open_handles:
+            os.close(open_handles.pop())
 
     os.register_at_fork(after_in_child=drop)
     return tell

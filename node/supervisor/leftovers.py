@@ -65,23 +65,23 @@ def process(stat: bytes, up_s: float, ticks: int, page: int) -> SeenProcess | No
     fields = tail.split()
     try:
         start, spent = int(fields[19]), int(fields[11]) + int(fields[12])
-        found = SeenProcess(
+        process = SeenProcess(
             *(int(pid), int(fields[1]), fields[0].decode(), start),
             *(max(up_s - start / ticks, 0.0), spent / ticks, int(fields[21]) * page),
         )
     except (IndexError, ValueError):
         return None
-    found.name = printable(name.decode("utf-8", "replace"))
-    return found
+    process.name = printable(name.decode("utf-8", "replace"))
+    return process
 
 
 def named(found: SeenProcess, user: str, cgroups: str = "") -> str:
     """Name a process: pid 4711 (python3) of alice, 3 days old. Slurm's cgroups tell its job."""
     job = _SLURM_JOB.search(cgroups)
     of_job = ", in Slurm job %s" % job[1] if job else ""
-    words = "pid %d (%s)%s, %s old%s"
+    text = "pid %d (%s)%s, %s old%s"
     of_user = " of %s" % user if user else ""
-    return words % (found.pid, found.name, of_user, lasts(found.age_s), of_job)
+    return text % (found.pid, found.name, of_user, lasts(found.age_s), of_job)
 
 
 # -- disks -------------------------------------------------------------------------------------
@@ -97,8 +97,8 @@ class Disk:
 def full(path: str, disk: Disk, need: int) -> str | None:
     """Say why the disk of `path` cannot hold what a run writes there, or None."""
     if disk.free < need:
-        words = "only %d MiB are free on the disk of %s and a run needs %d; make room there"
-        return words % (disk.free // MIB, path, need // MIB)
+        message = "only %d MiB are free on the disk of %s and a run needs %d; make room there"
+        return message % (disk.free // MIB, path, need // MIB)
     if disk.files and not disk.files_free:
         return "the disk of %s has room for no further file (df -i); remove some there" % path
     return None
@@ -124,15 +124,15 @@ def shm_needs_a_look(disk: Disk) -> bool:
 
 def creator(name: str) -> int | None:
     """Return the process whose pid the name of a file in /dev/shm has: torch_4711_12_0."""
-    found = re.match(r"(?:torch_|loky-|pym-|__KMP_REGISTERED_LIB_)(\d+)[_-]", name)
-    return int(found[1]) if found else None
+    match = re.match(r"(?:torch_|loky-|pym-|__KMP_REGISTERED_LIB_)(\d+)[_-]", name)
+    return int(match[1]) if match else None
 
 
 def mapped(maps: str, device: str) -> Iterator[tuple[int, int, bool]]:
     """Yield what /proc/PID/maps has of /dev/shm, a `device` (00:1a): inode, bytes, if deleted."""
-    for found in _MAPPED.finditer(maps):
-        if found[3] == device:
-            yield int(found[4]), int(found[2], 16) - int(found[1], 16), bool(found[5])
+    for match in _MAPPED.finditer(maps):
+        if match[3] == device:
+            yield int(match[4]), int(match[2], 16) - int(match[1], 16), bool(match[5])
 
 
 def dead(
@@ -156,30 +156,36 @@ def shm_refusal(disk: Disk, found: Sequence[Shared], who: Who) -> str | None:
     """Say why a run finds no room in /dev/shm, and who has it, or None."""
     if disk.free >= SHM_NEED:
         return None
-    words = "only %d of %d MiB of %s are free and a run needs %d: %s"
-    most = "; ".join(_held(each, who) for each in _largest(found)[:3]) or "nobody seen here has it"
-    return words % (disk.free // MIB, disk.size // MIB, SHM, SHM_NEED // MIB, most)
+    message = "only %d of %d MiB of %s are free and a run needs %d: %s"
+    most = (
+        "; ".join(_held(shared, who) for shared in _largest(found)[:3]) or "nobody seen here has it"
+    )
+    return message % (disk.free // MIB, disk.size // MIB, SHM, SHM_NEED // MIB, most)
 
 
 def shm_note(disk: Disk, left: Sequence[Shared], who: Who) -> str | None:
     """Say that what is left in /dev/shm takes much of it, or None."""
-    total = sum(each.size for each in left)
+    total = sum(shared.size for shared in left)
     if not total or total < SHM_NOTED * disk.size:
         return None
-    words = "%s holds %d MiB that dead processes left: %s"
-    return words % (SHM, total // MIB, "; ".join(_held(one, who) for one in _largest(left)[:3]))
+    message = "%s holds %d MiB that dead processes left: %s"
+    return message % (
+        SHM,
+        total // MIB,
+        "; ".join(_held(shared, who) for shared in _largest(left)[:3]),
+    )
 
 
 def _largest(found: Iterable[Shared]) -> list[Shared]:
-    return sorted(found, key=lambda each: -each.size)
+    return sorted(found, key=lambda shared: -shared.size)
 
 
-def _held(one: Shared, who: Who) -> str:
-    if one.holder is not None:
-        words = "%s has %d MiB in deleted files; end it"
-        return words % (who(one.holder), one.size // MIB)
-    words = "%s has %d MiB, of %s, %s old; remove it where nobody uses it"
-    return words % (printable(one.name), one.size // MIB, one.user, lasts(one.age_s))
+def _held(shared: Shared, who: Who) -> str:
+    if shared.holder is not None:
+        message = "%s has %d MiB in deleted files; end it"
+        return message % (who(shared.holder), shared.size // MIB)
+    message = "%s has %d MiB, of %s, %s old; remove it where nobody uses it"
+    return message % (printable(shared.name), shared.size // MIB, shared.user, lasts(shared.age_s))
 
 
 # -- processors and memory ---------------------------------------------------------------------
@@ -188,12 +194,12 @@ def _held(one: Shared, who: Who) -> str:
 def suspects(table: Iterable[SeenProcess], own: set[int]) -> list[SeenProcess]:
     """Return the processes that may keep a processor busy; `own` are those that start the run."""
     return [
-        one
-        for one in table
-        if one.age_s >= SETTLED_S
-        and not one.kernel
-        and one.pid not in own
-        and (one.state == "R" or one.cpu_s >= CANDIDATE * one.age_s)
+        process
+        for process in table
+        if process.age_s >= SETTLED_S
+        and not process.kernel
+        and process.pid not in own
+        and (process.state == "R" or process.cpu_s >= CANDIDATE * process.age_s)
     ]
 
 
@@ -205,14 +211,14 @@ def cpu_note(
     `used` are processes that may run on the run's `cores` processors, with how many they take;
     `granted` is how many the run's job has, where it shares them with other jobs.
     """
-    busy = sorted((one for one in used if one[0] >= BUSY), key=lambda one: -one[0])
-    total = sum(one[0] for one in busy)
+    busy = sorted((use for use in used if use[0] >= BUSY), key=lambda one: -one[0])
+    total = sum(use[0] for use in busy)
     limit = NOTED_CORES if device == "cpu" else max(NOTED_CORES, NOTED_FRACTION * granted)
     if total - (cores - granted) < limit:
         return None
-    words = "%s takes %.1f of the run's %d cores" % (who(busy[0][1]), busy[0][0], cores)
-    others = "; %d others take %.1f" % (len(busy) - 1, total - busy[0][0])
-    return words + (others if len(busy) > 1 else "")
+    message = "%s takes %.1f of the run's %d cores" % (who(busy[0][1]), busy[0][0], cores)
+    remaining = "; %d others take %.1f" % (len(busy) - 1, total - busy[0][0])
+    return message + (remaining if len(busy) > 1 else "")
 
 
 def memory_note(
@@ -224,8 +230,8 @@ def memory_note(
     """
     if available >= min(MEMORY_NOTED * total, granted):
         return None
-    words = "only %.1f of %.1f GiB of memory are free" % (available / 2**30, total / 2**30)
-    most = max(table, key=lambda one: one.memory, default=None)
+    message = "only %.1f of %.1f GiB of memory are free" % (available / 2**30, total / 2**30)
+    most = max(table, key=lambda process: process.memory, default=None)
     if most is None or not most.memory:
-        return words
-    return "%s; %s has %.1f GiB" % (words, who(most), most.memory / 2**30)
+        return message
+    return "%s; %s has %.1f GiB" % (message, who(most), most.memory / 2**30)

@@ -53,14 +53,14 @@ def ranks(tasks: int) -> dict[str, str]:
     """Return what a rank's process gets of its task: ranks by the names of torch, Slurm's and MPI's
     own variables.
     """
-    given = os.environ
-    env = {name: value for name, value in given.items() if name.startswith(SLURMS)}
-    size = given.get("SLURM_STEP_NUM_TASKS") or given.get("SLURM_NTASKS", str(tasks))
-    node = given.get("SLURM_NODEID", "0")
+    environment = os.environ
+    env = {name: value for name, value in environment.items() if name.startswith(SLURMS)}
+    size = environment.get("SLURM_STEP_NUM_TASKS") or environment.get("SLURM_NTASKS", str(tasks))
+    node = environment.get("SLURM_NODEID", "0")
     return {
         **env,
-        "RANK": given.get("SLURM_PROCID", "0"),
-        "LOCAL_RANK": given.get("SLURM_LOCALID", "0"),
+        "RANK": environment.get("SLURM_PROCID", "0"),
+        "LOCAL_RANK": environment.get("SLURM_LOCALID", "0"),
         "WORLD_SIZE": size,
         "LOCAL_WORLD_SIZE": str(tasks),
         "NODE_RANK": node,
@@ -75,17 +75,19 @@ def lead(job: dict[str, Any], env: dict[str, str]) -> int:
     process, too. What is left then is the supervisor's to end.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    told = {"argv": job["argv"], "env": env, "tasks": job["tasks"], "cwd": os.getcwd()}
-    text = json.dumps(dict(told, log=os.path.join(job["dir"], "launcher.log"))).encode() + b"\n"
-    others = _gathered(socket.socket(fileno=job["listener"]), job["tasks"] - 1)
-    if len(others) < job["tasks"] - 1:
+    message = {"argv": job["argv"], "env": env, "tasks": job["tasks"], "cwd": os.getcwd()}
+    text = json.dumps(dict(message, log=os.path.join(job["dir"], "launcher.log"))).encode() + b"\n"
+    connections = _gathered(socket.socket(fileno=job["listener"]), job["tasks"] - 1)
+    if len(connections) < job["tasks"] - 1:
         words = "trainbench: %d of %d tasks of this node came\n"
-        os.write(2, (words % (len(others) + 1, job["tasks"])).encode())
+        os.write(2, (words % (len(connections) + 1, job["tasks"])).encode())
         return 127
-    for other in others:
-        other.sendall(text)
-    pid = _started(told)
-    waiting: dict[int, socket.socket] = {other.fileno(): other for other in others}
+    for connection in connections:
+        connection.sendall(text)
+    pid = _started(message)
+    waiting: dict[int, socket.socket] = {
+        connection.fileno(): connection for connection in connections
+    }
     while pid or waiting:
         if pid:
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -97,9 +99,9 @@ def lead(job: dict[str, Any], env: dict[str, str]) -> int:
             time.sleep(LOOK_S)
             continue
         for handle in select.select(list(waiting), [], [], LOOK_S)[0]:
-            said = waiting.pop(handle).recv(64).decode("ascii", "replace")
+            result = waiting.pop(handle).recv(64).decode("ascii", "replace")
             # One that says nothing was killed.
-            status = int(said) if said.strip().isdecimal() else signal.SIGKILL
+            status = int(result) if result.strip().isdecimal() else signal.SIGKILL
             if status:
                 return _as(status)
     return 0
@@ -107,16 +109,16 @@ def lead(job: dict[str, Any], env: dict[str, str]) -> int:
 
 def _gathered(listener: socket.socket, count: int) -> list[socket.socket]:
     """Return the connections of so many tasks of this user's, or of those that came in time."""
-    others: list[socket.socket] = []
+    connections: list[socket.socket] = []
     until = time.monotonic() + COME_S
-    while len(others) < count and time.monotonic() < until:
+    while len(connections) < count and time.monotonic() < until:
         if select.select([listener], [], [], LOOK_S)[0]:
-            other = listener.accept()[0]
-            if _user(other) == os.geteuid():
-                others.append(other)
+            connection = listener.accept()[0]
+            if _user(connection) == os.geteuid():
+                connections.append(connection)
             else:
-                other.close()
-    return others
+                connection.close()
+    return connections
 
 
 def _user(connected: socket.socket) -> int:
@@ -142,13 +144,13 @@ def follow(spec: dict[str, Any]) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # scancel's: the supervisor ends the run
     leader = _connected(place_of(spec["mark"]), spec["patience_s"])
-    told = _heard(leader) if leader else None
-    if leader is None or told is None:
+    message = _heard(leader) if leader else None
+    if leader is None or message is None:
         os._exit(0)  # the run has not begun, and its records say why
-    log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    pid = _started(told)
+    pid = _started(message)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -188,17 +190,17 @@ def _heard(leader: socket.socket) -> dict[str, Any] | None:
     text = b""
     while not text.endswith(b"\n") and len(text) < MOST_BYTES:
         try:
-            part = leader.recv(1 << 16)
+            chunk = leader.recv(1 << 16)
         except OSError:
-            part = b""
-        if not part:
+            chunk = b""
+        if not chunk:
             return None
-        text += part
-    told: dict[str, Any] = json.loads(text)
-    return told
+        text += chunk
+    message: dict[str, Any] = json.loads(text)
+    return message
 
 
-def _started(told: dict[str, Any]) -> int:
+def _started(message: dict[str, Any]) -> int:
     """Start this task's rank, in a session of its own; return its process."""
     parent = os.getpid()
     pid = os.fork()
@@ -209,12 +211,14 @@ def _started(told: dict[str, Any]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
-        os.chdir(told["cwd"])
+        os.chdir(message["cwd"])
         end_if_orphaned(parent)
-        os.execvpe(told["argv"][0], told["argv"], {**told["env"], **ranks(told["tasks"])})
+        os.execvpe(
+            message["argv"][0], message["argv"], {**message["env"], **ranks(message["tasks"])}
+        )
     except BaseException as error:
-        words = "trainbench: cannot start %s: %s\n" % (told["argv"][0], error)
-        os.write(2, words.encode())
+        text = "trainbench: cannot start %s: %s\n" % (message["argv"][0], error)
+        os.write(2, text.encode())
     os._exit(127)
 
 

@@ -29,7 +29,7 @@ def leave(folder: str) -> None:
         return
     nodes = run.pop("nodes")
     common = _line(run)
-    lines = [_line(each) for each in nodes]
+    lines = [_line(node) for node in nodes]
     width = max(map(len, lines))
     sizes = _line({"common": len(common), "width": width, "nodes": len(nodes)})
     text = b"".join([_wide(sizes, SIZES), common, *(_wide(line, width) for line in lines)])

@@ -20,20 +20,20 @@ KILLED_S = 5.0  # patience with processes that were sent KILL
 
 def end_orphans(job: dict[str, Any], around: Around) -> list[str]:
     """End what an older run of this user's left here, whose supervisor is dead; say so."""
-    found = left = orphans(around.pids)
-    if not found:
+    pids = left = orphans(around.pids)
+    if not pids:
         return []
-    seen = [one for one in map(around.process, found) if one is not None]
-    oldest = max(seen, key=lambda one: one.age_s, default=None)
-    named = ": %s" % around.who(oldest) if oldest else ""
+    processes = [process for process in map(around.process, pids) if process is not None]
+    oldest = max(processes, key=lambda process: process.age_s, default=None)
+    oldest_name = ": %s" % around.who(oldest) if oldest else ""
     for number, patience in ((signal.SIGTERM, job["grace_s"]), (signal.SIGKILL, KILLED_S)):
         send(left, number)
         await_end(left, {}, patience)
         left = orphans(Around().pids)
         if not left:
             break
-    words = "an earlier run or attempt left processes here, %d without their supervisor%s; %s"
-    return [words % (len(found), named, "they do not end" if left else "they were ended")]
+    message = "an earlier run or attempt left processes here, %d without their supervisor%s; %s"
+    return [message % (len(pids), oldest_name, "they do not end" if left else "they were ended")]
 
 
 def orphans(pids: set[int]) -> dict[int, int]:
@@ -49,9 +49,9 @@ def orphans(pids: set[int]) -> dict[int, int]:
             continue
         environ = read_bytes("/proc/%d/environ" % pid)
         # Most have none, and a search for a plain word is ten times as fast.
-        named = NAMED.search(environ) if SUPERVISOR.encode() in environ else None
-        place, _, supervisor = (named[1] if named else b"").decode().rpartition("/")
-        if place != here or lives(supervisor):
+        match = NAMED.search(environ) if SUPERVISOR.encode() in environ else None
+        boot_and_pid, _, supervisor = (match[1] if match else b"").decode().rpartition("/")
+        if boot_and_pid != here or lives(supervisor):
             continue
         entry = stat_of(pid)
         if entry and entry[2] not in "ZX":

@@ -27,8 +27,8 @@ def node_addr(rank: int) -> str:
 
 def needs_others(job: dict[str, Any]) -> bool:
     """Whether a node has to know of others than node rank 0."""
-    told = [job.get(key) for key in ("argv", "env", "after", "files", "processes")]
-    return any(found[1] for found in WORD.finditer(json.dumps(told)))
+    fields = [job.get(key) for key in ("argv", "env", "after", "files", "processes")]
+    return any(match[1] for match in WORD.finditer(json.dumps(fields)))
 
 
 def filled(value: Any, placement: dict[str, Any]) -> Any:
@@ -36,8 +36,8 @@ def filled(value: Any, placement: dict[str, Any]) -> Any:
     if isinstance(value, str):
         return WORD.sub(lambda match: word(match, placement), value)
     if isinstance(value, list):
-        return [filled(each, placement) for each in value]
-    return {key: filled(each, placement) for key, each in value.items()}
+        return [filled(item, placement) for item in value]
+    return {key: filled(item, placement) for key, item in value.items()}
 
 
 def word(match: re.Match[str], placement: dict[str, Any]) -> str:

@@ -96,12 +96,12 @@ def others() -> dict[str, int]:
     Only plain files of the run's own folder, no link and nothing beyond one; event files up to
     EVENTS_BYTES and EVENTS_MOST in all, traces up to TRACES_BYTES and TRACES_MOST.
     """
-    found = {name: size_of(name) for name in BROUGHT if name != LOG and size_of(name)}
+    sizes = {name: size_of(name) for name in BROUGHT if name != LOG and size_of(name)}
     events = (path for path in _inside(EVENTS) if "tfevents" in os.path.basename(path))
-    found.update(_fitting(events, EVENTS_BYTES, EVENTS_MOST))
+    sizes.update(_fitting(events, EVENTS_BYTES, EVENTS_MOST))
     traces = (path for path in (*sorted(os.listdir(".")), *_inside(TRACES)) if is_trace(path))
-    found.update(_fitting(traces, TRACES_BYTES, TRACES_MOST))
-    return found
+    sizes.update(_fitting(traces, TRACES_BYTES, TRACES_MOST))
+    return sizes
 
 
 def _inside(top: str) -> Iterator[str]:
@@ -114,13 +114,13 @@ def _inside(top: str) -> Iterator[str]:
 
 def _fitting(paths: Iterable[str], left: int, most: int) -> dict[str, int]:
     """Plain files to their sizes: as many as fit."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path in paths:
         entry = os.lstat(path)
-        if stat.S_ISREG(entry.st_mode) and entry.st_size <= left and len(found) < most:
-            found[path] = entry.st_size
+        if stat.S_ISREG(entry.st_mode) and entry.st_size <= left and len(sizes) < most:
+            sizes[path] = entry.st_size
             left -= entry.st_size
-    return found
+    return sizes
 
 
 def fetch(spec: dict[str, Any]) -> dict[str, Any]:

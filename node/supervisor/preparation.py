@@ -49,7 +49,7 @@ def check(job: dict[str, Any]) -> list[str]:
         raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
     if job["argv"] and not program_of(job):
         raise RefusedError(Cause.MISSING, _cannot_start(job))
-    noted = look_around(job)
+    notes = look_around(job)
     for port in job.get("ports", []):
         for family in (socket.AF_INET, socket.AF_INET6):
             try:
@@ -65,7 +65,7 @@ def check(job: dict[str, Any]) -> list[str]:
                 except OSError as error:
                     if error.errno == errno.EADDRINUSE:
                         raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
-    return noted
+    return notes
 
 
 def _cannot_start(job: dict[str, Any]) -> str:
@@ -100,7 +100,7 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     try:
         os.makedirs(job["runs"], mode=0o700, exist_ok=True)
         trusted_folder.check(job["runs"], trusted_folder.own_groups(), above=False)
-        noted = check(job) + scratch.notes(job)
+        notes = check(job) + scratch.notes(job)
         make_room(job["dir"])
         prune(job)
         limit_log(job)
@@ -136,6 +136,6 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
     os.wait()
     os.close(tell)
     with os.fdopen(hear, "rb") as stream:
-        said = stream.read()  # until the daemon closes its end: it is ready, or it gave up
-    refused = json.loads(said.decode()) if said else {}
-    return {"now": time.time(), "boot_id": boot_id(), "noted": noted, **refused}
+        answer = stream.read()  # until the daemon closes its end: it is ready, or it gave up
+    refused = json.loads(answer.decode()) if answer else {}
+    return {"now": time.time(), "boot_id": boot_id(), "noted": notes, **refused}

@@ -29,8 +29,8 @@ class Around:
     def table(self) -> dict[int, SeenProcess]:
         """All processes, by pid."""
         if self._table is None:
-            found = ((pid, self.process(pid)) for pid in self.pids)
-            self._table = {pid: one for pid, one in found if one is not None}
+            processes = ((pid, self.process(pid)) for pid in self.pids)
+            self._table = {pid: process for pid, process in processes if process is not None}
         return self._table
 
     @property
@@ -39,8 +39,8 @@ class Around:
         found, pid = {0}, os.getpid()
         while pid not in found:
             found.add(pid)
-            one = self.table.get(pid)
-            pid = one.ppid if one else 0
+            parent = self.table.get(pid)
+            pid = parent.ppid if parent else 0
         return found
 
     @property
@@ -64,10 +64,10 @@ class Around:
 
         The tool may have its pid from another namespace, where ours has another process or none.
         """
-        one = self.process(pid)
-        first = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[0].decode("utf-8", "replace")
-        same = one is not None and program in (one.name, os.path.basename(first), "")
-        return self.who(one) if one is not None and same else "pid %d (%s)" % (pid, program)
+        process = self.process(pid)
+        command = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[0].decode("utf-8", "replace")
+        same = process is not None and program in (process.name, os.path.basename(command), "")
+        return self.who(process) if process is not None and same else "pid %d (%s)" % (pid, program)
 
 
 def read_bytes(path: str) -> bytes:
@@ -102,8 +102,8 @@ def disk_of(path: str) -> Disk | None:
     while path and not os.path.exists(path):
         path = os.path.dirname(path.rstrip("/"))
     try:
-        found = os.statvfs(path)
+        stats = os.statvfs(path)
     except OSError:
         return None
-    unit = found.f_frsize
-    return Disk(found.f_blocks * unit, found.f_bavail * unit, found.f_files, found.f_favail)
+    unit = stats.f_frsize
+    return Disk(stats.f_blocks * unit, stats.f_bavail * unit, stats.f_files, stats.f_favail)

@@ -49,7 +49,7 @@ def program_of(job: dict[str, Any]) -> str:
     folders = environment(job).get("PATH", os.defpath).split(os.pathsep)
     within = [job.get("cwd", "")] if "/" in name else folders
     places = [os.path.join(folder, name) for folder in within]
-    return next((place for place in places if os.access(place, os.X_OK)), "")
+    return next((path for path in places if os.access(path, os.X_OK)), "")
 
 
 def stat_of(pid: int) -> tuple[int, int, str] | None:
@@ -66,10 +66,10 @@ def environment_of(pid: int) -> dict[str, str]:
     """A process's variables, as it was started with; {} where they cannot be read."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as stream:
-            words = stream.read().decode("utf-8", "replace").split("\0")
+            arguments = stream.read().decode("utf-8", "replace").split("\0")
     except OSError:
         return {}
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    return dict(word.split("=", 1) for word in arguments if "=" in word)
 
 
 def marked(pid: int, mark: bytes) -> bool:
@@ -95,13 +95,13 @@ def ours(mark: str, root: int) -> dict[int, int]:
             entry = stat_of(int(name))
             if entry:
                 table[int(name)] = entry
-    found = {root}
+    pids = {root}
     grown = True
     while grown:
         grown = False
         for pid, entry in table.items():
-            if pid not in found and entry[0] in found:
-                found.add(pid)
+            if pid not in pids and entry[0] in pids:
+                pids.add(pid)
                 grown = True
     word = ("%s=%s" % (MARK, mark)).encode()
     return {
@@ -110,7 +110,7 @@ def ours(mark: str, root: int) -> dict[int, int]:
         if pid > 1
         and pid not in (root, os.getpid())
         and entry[2] not in "ZX"
-        and (pid in found or marked(pid, word))
+        and (pid in pids or marked(pid, word))
     }
 
 
@@ -156,15 +156,15 @@ def end_all(mark: str, root: int, grace_s: float, dead: dict[int, int]) -> tuple
     signalled: set[int] = set()
     for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
         until = time.monotonic() + patience
-        sent: dict[int, int] = {}
+        signals_sent: dict[int, int] = {}
         while True:
             alive = ours(mark, root)
             dead.update(reap())  # after the look: who died during it has a status, too
             if not alive:
                 return len(signalled), 0
-            new = {pid: start for pid, start in alive.items() if sent.get(pid) != start}
+            new = {pid: start for pid, start in alive.items() if signals_sent.get(pid) != start}
             send(new, number)
-            sent.update(new)
+            signals_sent.update(new)
             signalled.update(new)
             if time.monotonic() >= until:
                 break

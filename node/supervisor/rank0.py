@@ -56,7 +56,7 @@ class Stalls:
 def folders(run: str) -> list[str]:
     """Return the folders of all nodes in a run's, by rank."""
     nodes = read_json(os.path.join(run, RUN))["nodes"]
-    return [os.path.join(run, node(each["node_rank"], each["host"])) for each in nodes]
+    return [os.path.join(run, node(entry["node_rank"], entry["host"])) for entry in nodes]
 
 
 class Roster:

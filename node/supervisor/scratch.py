@@ -73,10 +73,10 @@ def hold(path: str) -> None:
 
     The descriptor stays open on purpose: the kernel unlocks it when the last of them has ended.
     """
-    held = os.path.join(path, HELD)
-    handle = os.open(held + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    lock_path = os.path.join(path, HELD)
+    handle = os.open(lock_path + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    os.rename(held + ".new", held)
+    os.rename(lock_path + ".new", lock_path)
 
 
 def sweep(job: dict[str, Any]) -> None:
@@ -148,13 +148,13 @@ def kind_of(path: str) -> str:
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as stream:
             for line in stream:
-                words = line.split()
-                if len(words) < 3:
+                fields = line.split()
+                if len(fields) < 3:
                     continue
-                point = words[1].replace("\\040", " ")
+                point = fields[1].replace("\\040", " ")
                 inside = os.path.join(path, "").startswith(os.path.join(point, ""))
                 if inside and len(point) >= len(best):
-                    best, kind = point, words[2]
+                    best, kind = point, fields[2]
     except OSError:
         pass
     return kind

@@ -27,17 +27,17 @@ def look_at_shm(around: Around) -> list[str]:
         return []
     held, deleted = held_in_shm(around)
     left: list[Shared] = []
-    others = deleted
+    unseen = deleted
     uids = {uid for uid in map(uid_of, around.pids) if uid is not None}
-    seen = os.path.exists("/proc/1/stat")
+    all_visible = os.path.exists("/proc/1/stat")
     for name, uid, inode, size, age_s in files_in_shm():
         shared = Shared(name, size, age_s, user_of(uid))
         readable = not around.me or uid == around.me
         gone = inode not in held and leftovers.dead(
-            name, uid, age_s, around.pids, uids, readable, seen
+            name, uid, age_s, around.pids, uids, readable, all_visible
         )
-        (left if gone else others).append(shared)
-    refusal = leftovers.shm_refusal(disk, left + others, around.who)
+        (left if gone else unseen).append(shared)
+    refusal = leftovers.shm_refusal(disk, left + unseen, around.who)
     if refusal:
         raise RefusedError(Cause.DISK_FULL, refusal)
     note = leftovers.shm_note(disk, left, around.who)
@@ -86,18 +86,22 @@ def held_in_shm(around: Around) -> tuple[set[int], list[Shared]]:
         for inode, size, deleted in inside:
             held.add(inode)
             if deleted:
-                before, first = gone.get(inode, (0, pid))
-                gone[inode] = max(before, size), first
+                before, first_pid = gone.get(inode, (0, pid))
+                gone[inode] = max(before, size), first_pid
     sizes: dict[int, int] = {}
     for size, pid in gone.values():
         sizes[pid] = sizes.get(pid, 0) + size
     holders = ((around.table.get(pid), size) for pid, size in sizes.items())
-    return held, [Shared("", size, one.age_s, "", one) for one, size in holders if one is not None]
+    return held, [
+        Shared("", size, process.age_s, "", process)
+        for process, size in holders
+        if process is not None
+    ]
 
 
 def open_in_shm(pid: int, device: int) -> list[tuple[int, int, bool]]:
     """Return the files that a process has open in /dev/shm: inode, bytes, whether deleted."""
-    found = []
+    files = []
     folder = "/proc/%d/fd" % pid
     try:
         names = os.listdir(folder)
@@ -112,5 +116,5 @@ def open_in_shm(pid: int, device: int) -> list[tuple[int, int, bool]]:
         except OSError:
             continue
         if entry.st_dev == device:
-            found.append((entry.st_ino, entry.st_blocks * 512, entry.st_nlink == 0))
-    return found
+            files.append((entry.st_ino, entry.st_blocks * 512, entry.st_nlink == 0))
+    return files

@@ -61,9 +61,9 @@ def set_up(job: dict[str, Any], lines: Sequence[str], log: str) -> None:
         progress = _text(at).split()
         if progress[-1:] != ["done"]:
             number = int(progress[-1]) if progress else 0
-            what = "`%s`" % lines[number - 1] if number else "the login shell"
+            title = "`%s`" % lines[number - 1] if number else "the login shell"
             raise RefusedError(
-                Cause.SETUP_FAILED, "slurm_setup: %s %s%s" % (what, ended, _last_line(log))
+                Cause.SETUP_FAILED, "slurm_setup: %s %s%s" % (title, ended, _last_line(log))
             )
         job["env"], job["hidden"] = merged(job["env"], _variables(before), _variables(after))
     finally:
@@ -105,8 +105,8 @@ def merged(
 
 def _node_env() -> dict[str, str]:
     """Return what a login on this node would have, and Slurm's words about the job."""
-    kept = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
-    env = {name: os.environ[name] for name in kept if name in os.environ}
+    names = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "XDG_RUNTIME_DIR")
+    env = {name: os.environ[name] for name in names if name in os.environ}
     slurms = {name: value for name, value in os.environ.items() if name.startswith("SLURM")}
     return {**env, **slurms, "PATH": PATH}
 

@@ -26,23 +26,23 @@ def take_devices(job: dict[str, Any]) -> None:
 
     Raises RefusedError where they are fewer than the run needs.
     """
-    given = {name: os.environ[name] for name in DEVICES if os.environ.get(name)}
-    job["env"] = dict(job["env"], **given)
-    if job["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" not in given:
+    devices = {name: os.environ[name] for name in DEVICES if os.environ.get(name)}
+    job["env"] = dict(job["env"], **devices)
+    if job["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" not in devices:
         return
-    visible = given["CUDA_VISIBLE_DEVICES"].split(",")
-    wanted = len(job["device_ids"])
-    if len(visible) < wanted and len(visible) * (job.get("tasks") or 1) >= wanted:
+    visible = devices["CUDA_VISIBLE_DEVICES"].split(",")
+    count = len(job["device_ids"])
+    if len(visible) < count and len(visible) * (job.get("tasks") or 1) >= count:
         return  # srun binds each task to devices of its own
-    if len(visible) < wanted:
+    if len(visible) < count:
         raise RefusedError(
             Cause.NO_DEVICE,
             "Slurm gave the job %d GPUs of this node and the cell needs %d; see slurm_gpus_per_node"
-            " of the inventory" % (len(visible), wanted),
+            " of the inventory" % (len(visible), count),
         )
-    job["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(visible[:wanted])
-    if all(each.isdigit() for each in visible):
-        job["device_ids"] = [int(each) for each in visible[:wanted]]
+    job["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(visible[:count])
+    if all(device.isdigit() for device in visible):
+        job["device_ids"] = [int(device) for device in visible[:count]]
 
 
 def taken_secrets() -> dict[str, str]:
@@ -61,24 +61,26 @@ def address_of(host: str) -> str:
 
     Else the address that faces the node that the step was launched from.
     """
-    known = set(addresses(host))
-    if known and not any(each.startswith("127.") or each == "::1" for each in known):
+    host_addresses = set(addresses(host))
+    if host_addresses and not any(
+        address.startswith("127.") or address == "::1" for address in host_addresses
+    ):
         return host
     launcher = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((launcher, 9))  # no packet is sent
-            own = str(probe.getsockname()[0])
+            own_address = str(probe.getsockname()[0])
     except OSError:
         return host
-    return host if own.startswith("127.") else own
+    return host if own_address.startswith("127.") else own_address
 
 
 def addresses(host: str) -> Iterator[str]:
     """Yield the addresses of a name."""
     try:
-        found = socket.getaddrinfo(host, None)
+        records = socket.getaddrinfo(host, None)
     except OSError:
         return
-    for entry in found:
+    for entry in records:
         yield str(entry[4][0])

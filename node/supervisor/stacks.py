@@ -39,10 +39,10 @@ def take_stacks(job: dict[str, Any], dead: dict[int, int]) -> list[dict[str, Any
     order = sorted(found, key=lambda pid: (-depth_of(pid, found), found[pid]["rank"] or 0, pid))
     until = time.monotonic() + STACK_PATIENCE_S
     spy = find_program("py-spy", [os.path.dirname(job["argv"][0])] if job["argv"] else [])
-    asked = [pid for pid in order if not (spy and spied(spy, found[pid], until))]
-    parents = {each["parent"] for each in found.values()}
-    send({pid: found[pid]["started"] for pid in asked if pid in parents}, signal.SIGSTOP)
-    for pid in asked:
+    remaining = [pid for pid in order if not (spy and spied(spy, found[pid], until))]
+    parents = {process["parent"] for process in found.values()}
+    send({pid: found[pid]["started"] for pid in remaining if pid in parents}, signal.SIGSTOP)
+    for pid in remaining:
         one = {pid: found[pid]["started"]}
         if pid in parents:
             send(one, signal.SIGCONT)  # it may have its children's words to pass on
@@ -54,7 +54,7 @@ def take_stacks(job: dict[str, Any], dead: dict[int, int]) -> list[dict[str, Any
         while time.monotonic() < patience and (stat_of(pid) or "ZZZ")[2] not in "ZX":
             dead.update(reap())
             time.sleep(0.01)
-    if asked and ours(job["mark"], os.getpid()):
+    if remaining and ours(job["mark"], os.getpid()):
         time.sleep(2.0)  # pdsh and ssh: the other nodes are asked at the same time
     return [{key: found[pid][key] for key in ("pid", "rank", "state")} for pid in order]
 
@@ -85,8 +85,8 @@ def depth_of(pid: int, found: dict[int, dict[str, Any]]) -> int:
 def label(one: dict[str, Any]) -> str:
     """What stands before a process's stack."""
     rank = "" if one["rank"] is None else "rank %d, " % one["rank"]
-    words = {"T": ", stopped", "D": ", in a wait that no signal ends"}.get(one["state"], "")
-    return "[trainbench: %spid %d%s, stood at:]" % (rank, one["pid"], words)
+    state_text = {"T": ", stopped", "D": ", in a wait that no signal ends"}.get(one["state"], "")
+    return "[trainbench: %spid %d%s, stood at:]" % (rank, one["pid"], state_text)
 
 
 def note(line: str) -> None:

@@ -33,18 +33,18 @@ TIMED_S = 0.1  # that processes are watched for, where some seem busy: ten of th
 def look_around(job: dict[str, Any]) -> list[str]:
     """Refuse a node that the run cannot begin on; return what may disturb it, in sentences."""
     around = Around()
-    noted = look_at_disks(job)
-    noted += end_orphans(job, around)
-    noted += look_at_shm(around)
+    notes = look_at_disks(job)
+    notes += end_orphans(job, around)
+    notes += look_at_shm(around)
     if job.get("device") == "cuda":
         check_gpus(visible_devices(job, "CUDA_VISIBLE_DEVICES"), around.named)
     elif job.get("device") == "npu":
         from .npus import check_npus  # few nodes have any, and its imports take long
 
         check_npus(visible_devices(job, "ASCEND_RT_VISIBLE_DEVICES"), around.named)
-    noted += look_at_processors(job, around)
-    noted += look_at_memory(around)
-    return noted
+    notes += look_at_processors(job, around)
+    notes += look_at_memory(around)
+    return notes
 
 
 def visible_devices(job: dict[str, Any], variable: str) -> list[str]:
@@ -52,10 +52,10 @@ def visible_devices(job: dict[str, Any], variable: str) -> list[str]:
 
     What the run's environment says counts, then the run's own list.
     """
-    words = job["env"].get(variable)
-    if words is None:
+    value = job["env"].get(variable)
+    if value is None:
         return [str(number) for number in job["device_ids"]]
-    return [word.strip() for word in words.split(",") if word.strip()]
+    return [word.strip() for word in value.split(",") if word.strip()]
 
 
 def look_at_disks(job: dict[str, Any]) -> list[str]:
@@ -84,17 +84,17 @@ def look_at_processors(job: dict[str, Any], around: Around) -> list[str]:
     if len(load) < 4 or load[3].split("/")[0] in ("0", "1"):
         return []  # nothing runs now but this
     cores = os.sched_getaffinity(0)
-    some = leftovers.suspects(around.table.values(), around.own)
-    there = [one for one in some if shares(one, cores)]
+    candidates = leftovers.suspects(around.table.values(), around.own)
+    there = [process for process in candidates if shares(process, cores)]
     if not there:
         return []
-    before, began = [(one, spent(one.pid)) for one in there], time.monotonic()
+    before, began = [(process, spent(process.pid)) for process in there], time.monotonic()
     time.sleep(TIMED_S)
     passed = time.monotonic() - began
     used = [
-        ((now - then) / passed, one)
-        for one, then in before
-        for now in (spent(one.pid),)
+        ((now - then) / passed, process)
+        for process, then in before
+        for now in (spent(process.pid),)
         if then is not None and now is not None
     ]
     granted = min(len(cores), number_of("SLURM_CPUS_ON_NODE") or len(cores))
@@ -112,14 +112,14 @@ def shares(one: SeenProcess, cores: set[int]) -> bool:
 
 def spent(pid: int) -> float | None:
     """Return the seconds that a process has taken of processors."""
-    one = leftovers.process(read_bytes("/proc/%d/stat" % pid), 0.0, os.sysconf("SC_CLK_TCK"), 1)
-    return one.cpu_s if one else None
+    process = leftovers.process(read_bytes("/proc/%d/stat" % pid), 0.0, os.sysconf("SC_CLK_TCK"), 1)
+    return process.cpu_s if process else None
 
 
 def number_of(variable: str) -> int | None:
     """Return what Slurm says in a variable; None where it says no number."""
-    words = os.environ.get(variable, "") if "SLURM_JOB_ID" in os.environ else ""
-    return int(words) if words.isdigit() else None
+    value = os.environ.get(variable, "") if "SLURM_JOB_ID" in os.environ else ""
+    return int(value) if value.isdigit() else None
 
 
 def look_at_memory(around: Around) -> list[str]:
@@ -135,6 +135,6 @@ def look_at_memory(around: Around) -> list[str]:
     granted = (number_of("SLURM_MEM_PER_NODE") or of_cpus) * MIB or total
     if available >= leftovers.MEMORY_NOTED * total:
         return []  # the usual case needs no processes
-    others = [one for pid, one in around.table.items() if pid not in around.own]
-    note = leftovers.memory_note(available, total, granted, others, around.who)
+    other_processes = [process for pid, process in around.table.items() if pid not in around.own]
+    note = leftovers.memory_note(available, total, granted, other_processes, around.who)
     return [note] if note else []

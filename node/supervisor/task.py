@@ -254,8 +254,8 @@ def wait_for_others(part: Task) -> None:
 def lost(part: Task) -> None:
     """End what this node's supervisor left, which was killed, and the run; in the guard."""
     if not os.path.exists(DONE):
-        words = words_of({"ended_by": EndedBy.SUPERVISOR_LOST})
-        part.halt(Cause.SUPERVISOR_LOST, "%s: %s" % (part.host, words))
+        message = words_of({"ended_by": EndedBy.SUPERVISOR_LOST})
+        part.halt(Cause.SUPERVISOR_LOST, "%s: %s" % (part.host, message))
         placement = read_json(os.path.join(part.folder, PLACEMENT))
         after = filled(part.job["after"], placement) if placement else []
         lost_supervisor(dict(part.job, after=after))
@@ -322,8 +322,8 @@ def meet(part: Task) -> dict[str, Any] | None:
         early = part.asked()
         if early is None and time.monotonic() > until:
             late = ", ".join(part.roster.absent()[:4]) or "0"
-            words = "node rank %s did not come within %g s" % (late, part.spec["patience_s"])
-            return {"ended_by": EndedBy.REFUSED, "cause": Cause.LAUNCH_ERROR, "message": words}
+            message = "node rank %s did not come within %g s" % (late, part.spec["patience_s"])
+            return {"ended_by": EndedBy.REFUSED, "cause": Cause.LAUNCH_ERROR, "message": message}
         if early is not None:
             return early
         time.sleep(pause_s)
@@ -373,14 +373,14 @@ def describe(part: Task) -> None:
 def job_of(run: dict[str, Any], mine: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     """Return what the supervisor is to do, of its orders and of what srun's task was told."""
     node = {key: value for key, value in mine.items() if key != "host"}
-    told = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
-    told["teardown"] = run.get("teardown") or []
-    told["tasks"] = node.get("tasks") or 0
-    told["processes"] = [argv or node["argv"] for argv in node.get("processes") or []]
+    job_orders = {"run_id": run["run_id"], "mark": spec["mark"], "modules": spec["programs"]}
+    job_orders["teardown"] = run.get("teardown") or []
+    job_orders["tasks"] = node.get("tasks") or 0
+    job_orders["processes"] = [argv or node["argv"] for argv in node.get("processes") or []]
     chain = run.get("chain")
-    told["chain"] = dict(chain, node=node["node_rank"]) if chain else None
+    job_orders["chain"] = dict(chain, node=node["node_rank"]) if chain else None
     limits = dict(run["supervisor"], lease_s=spec.get("lease_s") or 0.0)
-    return {**node, **limits, **told}
+    return {**node, **limits, **job_orders}
 
 
 def attempt_folder(spec: dict[str, Any]) -> str:
