@@ -224,7 +224,7 @@ def test_a_host_out_of_reach_is_named_within_seconds(
     bad = Bad(GOOD, (), hosts={"nodes": {"hosts": {"far": CLOSED}}})
     began = time.monotonic()
     assert main(arguments(bad, tmp_path)) == 2
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     said = after_the_first_line(capsys.readouterr().err)
     assert_one_sentence(said, "far cannot be used: ", "-m ping")
     assert "Connection refused" in said or ENDED_EARLY in said, "Ansible says the second when busy"

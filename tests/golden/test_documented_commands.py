@@ -95,7 +95,7 @@ def run(folder: Path, line: str, codes: tuple[int, ...] = (0,)) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=540,
     )
     os.close(terminal)
     os.close(stdin)

@@ -138,7 +138,7 @@ def test_who_drips_bytes_is_left(
     begun = time.monotonic()
     with pytest.raises(fetch.FetchError, match=r"less than 1\.0 MiB in 0 s came"):
         download(server, tmp_path)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Bench:
         ]
 
     def run(
-        self, *more: str, timeout: float = 120, env: Mapping[str, str] | None = None
+        self, *more: str, timeout: float = 400, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end; `env` beside this process's own."""
         environ = {**os.environ, **(env or {})}
@@ -100,7 +100,7 @@ class Bench:
         os.close(its)
         return Terminal(ours)
 
-    def finish(self, timeout: float = 120) -> tuple[int, str]:
+    def finish(self, timeout: float = 400) -> tuple[int, str]:
         """Wait for the end; exit code and what it printed."""
         assert self.process is not None
         self.process.wait(timeout=timeout)
@@ -121,7 +121,7 @@ class Bench:
         said: dict[str, Any] = json.loads((self.attempt(cell, **which) / names.OUTCOME).read_text())
         return said
 
-    def wait_for_step(self, step: int, timeout: float = 60) -> None:
+    def wait_for_step(self, step: int, timeout: float = 300) -> None:
         """Wait until a log of the campaign says that iteration `step` is over."""
         word = f"torch_gpt step={step}/".encode()
         self._wait(
@@ -130,7 +130,7 @@ class Bench:
             f"iteration {step}",
         )
 
-    def wait_for_outcome(self, cell: str, timeout: float = 60) -> float:
+    def wait_for_outcome(self, cell: str, timeout: float = 300) -> float:
         """Seconds until the run of `cell` has an outcome."""
         began = time.monotonic()
         self._wait(

@@ -36,7 +36,7 @@ class SlurmBench(Bench):
         return self.slurm.login.enter(self.slurm.argv(super().argv(*more), self.env))
 
     def run(
-        self, *more: str, timeout: float = 120, env: Mapping[str, str] | None = None
+        self, *more: str, timeout: float = 400, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         argv = super().argv(*more)
         return self.slurm.run(argv, env={**self.env, **(env or {})}, timeout=timeout)

@@ -62,7 +62,7 @@ def test_who_answers_nothing_is_not_waited_for_for_good() -> None:
     began = time.monotonic()
     with pytest.raises(AnsibleConnectionFailure, match=r"no answer within 0\.5 s"):
         Action("(sleep 100; echo) & sleep 100", patience_s=0.5).exchange(["x"])
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_what_ran_before_is_left_alone() -> None:

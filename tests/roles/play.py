@@ -42,7 +42,7 @@ class Ran:
 
 
 def play(
-    inventory: Path, *words: str, playbook: str | Path = "setup.yml", timeout: int = 300
+    inventory: Path, *words: str, playbook: str | Path = "setup.yml", timeout: int = 540
 ) -> Ran:
     """Run one of our playbooks by its name, or another by its absolute path; `timeout` in s."""
     ran = subprocess.run(
@@ -55,7 +55,7 @@ def play(
     return Ran(ran.returncode, ran.stdout + ran.stderr)
 
 
-def play_trainer(group: Group, folder: Path, *words: str, timeout: int = 300, **extra: Any) -> Ran:
+def play_trainer(group: Group, folder: Path, *words: str, timeout: int = 540, **extra: Any) -> Ran:
     """Run the `entry` of the role trainer, by a playbook in `folder`."""
     (folder / "trainer.yml").write_text(TRAINER)
     extra = {"entry": "main", **extra}

@@ -137,6 +137,6 @@ def test_a_gate_that_bench_closed_ends_the_play(plays: Plays, ansible: Ansible) 
     plays.carry_out(run(1), never)
     began = time.monotonic()
     plays.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     plays.carry_out(run(2), never)
     assert ansible.ordered == [[run(1)], [run(2)]]
