@@ -27,7 +27,7 @@ MATRIX: dict[str, Any] = {
     "defaults": {"system": "torch_gpt", "model": "gpt2-tiny", "train_iters": 12},
     "axes": {"zero_stage": [0, 1]},
     "warmup_iters": 2,
-    "time_limit_s": 60,
+    "time_limit_s": 480,
     "baseline": "zero_stage=0",
 }
 LOG = "".join(
@@ -143,7 +143,7 @@ def called(words: list[str]) -> tuple[int, str]:
     """A command in this process: its exit code, and what it printed; --detach would fork us."""
     if "--detach" in words or words[0] in ("rerun", "bench"):
         argv = [sys.executable, "-m", "runner", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=400)
         return done.returncode, done.stdout
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

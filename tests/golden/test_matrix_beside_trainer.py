@@ -40,7 +40,7 @@ def test_it_grows_and_a_changed_program_is_named(tmp_path: Path) -> None:
         (folder / "matrix.yaml").write_text(json.dumps(matrix))
         words = ["bench", str(folder / "matrix.yaml"), "-i", str(inventory)]
         argv = [sys.executable, "-m", "runner", *words, "--runs", str(tmp_path / "runs")]
-        return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
     first = bench(8)
     assert first.returncode == 0, first.stderr

@@ -42,7 +42,7 @@ def test_a_trace_comes_home_and_its_steps_are_not_counted(tmp_path: Path, root: 
         "name": "traced",
         "defaults": {"system": "torch_gpt", "devices_per_node": 2, **small},
         "include": [{"profile": profile, "axes": {"traced": "yes"}}],
-        "time_limit_s": 120,
+        "time_limit_s": 480,
     }
     place = inventory(tmp_path / "here", cluster_root=str(root))
     bench = Bench(tmp_path, place, matrix)

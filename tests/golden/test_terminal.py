@@ -43,7 +43,7 @@ def of_steps(tmp_path: Path, step_s: str) -> Bench:
 
 def command(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "runner", *words, "--runs", str(bench.runs)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def status_of(bench: Bench) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_killed_in_a_stage_it_goes_on(tmp_path: Path, group: Group) -> None:
             time.sleep(0.1)
         first.send_signal(signal.SIGKILL)
         first.wait()
-    ran = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=200)
+    ran = subprocess.run([*words, "--format", "json"], capture_output=True, text=True, timeout=500)
     assert "alike done" in ran.stderr
     answer = json.loads(ran.stdout)
     assert [one["stage"] for one in answer["stages"]] == ["alike", "storage"]

@@ -221,11 +221,11 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
     ):
         bench = Bench(tmp_path, group.inventory, {**long, "name": name, "include": [cell]})
         bench.start()
-        bench.wait_for_step(2, timeout=200)
+        bench.wait_for_step(2, timeout=500)
         assert left(group)
         if victim:
             kill(group.nodes[1], victim)
-            bench.finish(timeout=200)
+            bench.finish(timeout=500)
         else:
             assert bench.process is not None
             os.kill(bench.process.pid, signal.SIGKILL)

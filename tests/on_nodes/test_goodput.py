@@ -26,7 +26,7 @@ def matrix(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
         "defaults": defaults(steps=60, nodes=2, **more),
         "include": list(cells),
         "warmup_iters": 2,
-        "time_limit_s": 120,
+        "time_limit_s": 480,
     }
 
 
@@ -73,7 +73,7 @@ def test_a_folder_that_is_not_shared_is_named(tmp_path: Path, real_nodes: RealNo
     given = variables(real_nodes(2).cluster.shared / tmp_path.name)
     given |= {"cluster_checkpoints": "/var/tmp/apart"}  # on the nodes
     group = real_nodes(2, variables=given)
-    done = Bench(tmp_path, group.inventory, matrix({"faults": "none"})).run(timeout=120)
+    done = Bench(tmp_path, group.inventory, matrix({"faults": "none"})).run(timeout=400)
     assert done.returncode == 1
     assert "cluster_checkpoints" in done.stdout + done.stderr
 

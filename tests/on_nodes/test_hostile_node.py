@@ -104,7 +104,7 @@ def plain(*texts: str) -> bool:
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "runner", *words]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def outcomes(bench: Bench) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ MATRIX: dict[str, Any] = {
         "environment": {"python": "/usr/bin/python3"},
         "log": {"step": r"step (\d+)/(\d+)", "loss": r"loss ([\d.]+)"},
     },
-    "time_limit_s": 60,
+    "time_limit_s": 480,
 }
 
 

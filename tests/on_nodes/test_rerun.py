@@ -23,7 +23,7 @@ MATRIX: dict[str, Any] = {
         **{"argv": ["/bin/sh", "-c", SCRIPT, "{master_addr}"], "log": {"step": r"step (\d+)"}},
         "env": {"VALUE": "good"},
     },
-    "time_limit_s": 60,
+    "time_limit_s": 480,
 }
 
 

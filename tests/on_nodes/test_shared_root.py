@@ -43,10 +43,10 @@ def losses(folder: Path, group: Group, name: str) -> list[float]:
         "name": name,
         "defaults": {"system": "torch_gpt", "nodes": 2, "devices_per_node": 1, **small},
         "warmup_iters": 2,
-        "time_limit_s": 120,
+        "time_limit_s": 480,
         "repeats": 2,
     }
-    done = Bench(folder, group.inventory, matrix).run("--format", "json", timeout=200)
+    done = Bench(folder, group.inventory, matrix).run("--format", "json", timeout=500)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)["rows"][0]
     assert row["status"] == "ok"

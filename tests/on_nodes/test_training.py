@@ -49,7 +49,7 @@ def matrix(**more: Any) -> dict[str, Any]:
         "name": "real",
         "defaults": {"system": "torch_gpt", "devices_per_node": 1, **small},
         "warmup_iters": 2,
-        "time_limit_s": 120,
+        "time_limit_s": 480,
         **more,
     }
 

@@ -24,7 +24,7 @@ PLAIN = "a 'b' \"c\" $(touch /run/owned) `id` #: \\ %h\nsecond ✓"
 
 def run(*words: str, inventory: Path) -> subprocess.CompletedProcess[str]:
     argv = [*words, "-i", str(inventory)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def test_a_secret_is_in_no_log_no_folder_no_process_list_and_no_report(
@@ -46,7 +46,7 @@ def test_a_secret_is_in_no_log_no_folder_no_process_list_and_no_report(
         "name": "trust",
         "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2},
         "axes": {"env": [{"ACT": "show", "STEP_S": "0.05"}, {"ACT": "events"}, {"ACT": "exit_3"}]},
-        "time_limit_s": 60,
+        "time_limit_s": 480,
     }
     bench = Bench(tmp_path, group.inventory, matrix)
     bench.start()

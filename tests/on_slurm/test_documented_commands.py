@@ -28,7 +28,7 @@ def test_they_run_as_they_stand(slurm_cluster: SlurmCluster) -> None:
         ran = slurm_cluster.run(
             ["bash", "-c", f"cd {folder} && {line}"],
             env={"TRAINBENCH_FOLDER": str(folder), "PYTHONPATH": str(ROOT)},
-            timeout=120,
+            timeout=400,
         )
         assert ran.returncode == 0, f"{line}\n{ran.stdout}\n{ran.stderr}"
         if line == SITE:

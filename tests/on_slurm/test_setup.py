@@ -29,5 +29,5 @@ def test_setup_in_a_job_is_a_command_to_type(slurm_cluster: SlurmCluster) -> Non
     argv = shlex.split(typed)
     assert argv[:3] == ["srun", "--nodes=1", "--ntasks=1"]
     assert argv[-4:] == playbook
-    done = slurm_cluster.run(argv, timeout=120)
+    done = slurm_cluster.run(argv, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr

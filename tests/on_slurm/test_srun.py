@@ -120,7 +120,7 @@ def test_what_is_killed_leaves_nothing(
     wait(lambda: len(there()) >= 2, 60, program)
     killed = max(there()) if program == "sleep" else next(filter(is_first, there()))
     node.signal(killed, signal.SIGKILL)
-    code, said = bench.finish(timeout=90)
+    code, said = bench.finish(timeout=400)
     assert code == 1, said
     outcome = ended(bench)
     assert outcome["cause"] == cause, outcome
@@ -137,7 +137,7 @@ def test_scancel_ends_all_ranks(slurm_cluster: SlurmCluster) -> None:
     wait(lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 60, "the start")
     (line,) = slurm_cluster.jobs()
     slurm_cluster.run(["scancel", line.split()[0]], check=True)
-    bench.finish(timeout=90)
+    bench.finish(timeout=400)
     assert ended(bench)["cause"] == "cancelled"
 
 

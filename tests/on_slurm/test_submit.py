@@ -24,7 +24,7 @@ def bench_of(slurm: SlurmCluster, name: str, step_s: float, **variables: object)
         },
         "axes": {"seed": [1, 2, 3]},
         "warmup_iters": 0,
-        "time_limit_s": 120,
+        "time_limit_s": 480,
     }
     return SlurmBench(slurm, user_folder(slurm, name), matrix, variables)
 

@@ -52,7 +52,7 @@ def test_a_secret_reaches_the_trainer_and_no_file(slurm_cluster: SlurmCluster, m
 def stop(bench: SlurmBench, *words: str) -> list[str]:
     """What `python -m runner stop` says."""
     argv = [sys.executable, "-m", "runner", "stop", *words, "--runs", str(bench.runs)]
-    said: str = bench.slurm.run(argv, check=True, timeout=90).stdout
+    said: str = bench.slurm.run(argv, check=True, timeout=400).stdout
     return said.splitlines()
 
 

@@ -80,7 +80,7 @@ def test_both_modes_train_as_over_ssh(slurm: SlurmCluster) -> None:
     assert list(job) == list(CELLS)
     compared = slurm.run(
         [sys.executable, "-m", "runner", "compare", *(str(each.campaign) for each in benches)],
-        timeout=120,
+        timeout=400,
     )
     assert compared.returncode == 3, compared.stderr  # single runs: none can be told apart
     assert all(cell in compared.stdout for cell in CELLS)
