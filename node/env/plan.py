@@ -1,4 +1,4 @@
-"""What is wrong and what is to do about it, by pins, lock and record."""
+"""Find an environment's faults and plan its repair, from pins, lock and record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def compiled(step: Spec) -> bool:
 
 
 def digest(step: Spec) -> str:
-    """What of a step tells its result from another of the same versions."""
+    """Hash what distinguishes a step's result from another with the same versions."""
     tree, built, wheel = (step.get(kind) or {} for kind in ("tree", "built", "wheel"))
     fields = [
         tree.get("identity"),
@@ -43,7 +43,7 @@ def unmet(step: Spec, packages: Packages, record: Spec) -> list[str]:
         # An environment of an older TrainBench has pins, and no record.
         return [f"{step['name']} is not there"] if compiled(step) else []
     if recorded["digest"] != digest(step):
-        return [f"{step['name']} is of another source, patch or build than the pin's"]
+        return [f"{step['name']} has another source, patch or build than the pin"]
     for name, version in recorded["holds"].items():
         have = packages.get(name, {}).get("version", "")
         if have != version:
@@ -61,9 +61,10 @@ def plan(
     steps: list[Spec] = spec["steps"]
     lacking = {step["name"]: unmet(step, packages, record) for step in steps}
     wrong = {name for name, faults in lacking.items() if faults}
-    # After an interrupted run the lock is of before it, and what is there is no drift.
+    # After an interrupted run the lock is older than the environment: differences are not drift.
     drift = drifted(lock, packages) if lock and not record.get("pending") else {}
-    # What a step will bring needs no repair of its own; what a tree or wheel brought, that step's.
+    # Packages that a step will install again need no other repair; those of a tree or wheel are
+    # repaired by their step.
     locked = parsed(lock)
     holders = {
         name: step

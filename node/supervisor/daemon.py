@@ -76,7 +76,7 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
             lock = take_lock(job)
         except RefusedError as refusal:
             scratch.remove(job)
-            # Written so that nobody takes this folder for a run that goes on.
+            # Written so that this folder is not mistaken for a running run.
             refused = {"refused": refusal.cause, "message": str(refusal)}
             os.write(tell, json.dumps(refused).encode())
             return {"ended_by": EndedBy.REFUSED, "message": str(refusal)}
@@ -203,8 +203,8 @@ def watch(
 ) -> dict[str, Any]:
     """Wait for go, start the launcher, wait until it ends; return the content of done.json.
 
-    Devices are sampled from the beginning, idle ones too. `begin` returns None once the launcher
-    may start, `asked` None while it may go on; otherwise both return why the run ends.
+    Devices are sampled from the start, before the launcher runs. `begin` returns None once the
+    launcher may start, `asked` None while it may go on; otherwise both return why the run ends.
     `log_size` returns how many bytes the log has.
     """
     sampler = spawn_sampler(job)

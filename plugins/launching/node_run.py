@@ -176,8 +176,8 @@ class Part:
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
         go = True
-        self.meeting.hear()  # what came before was no silence of the trainer's
-        # The node ends a run at its time limit; this is for a node that answers and does not.
+        self.meeting.hear()  # the time before is not the trainer's silence
+        # The node ends a run at its time limit; this is for one that answers but does not end it.
         limits = self.limits
         patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
         overdue = awake_s() + patience_s
@@ -194,13 +194,13 @@ class Part:
                 return self.done(answer)
             if awake_s() > overdue:
                 raise LostError("its supervisor does not end the run")
-            # One that answers at once, and has not ended, is not asked the more often for it.
+            # Do not poll more often where a node answers at once.
             time.sleep(max(0.0, began + self.wait_s - time.monotonic()))
 
     def go(self) -> None:
         """Say go by the shortest command there is, and nothing else before all nodes know.
 
-        So they start at the same time. Where it does not come, the first poll says so, too.
+        So they start at the same time. If it is lost, the first poll repeats it.
         """
         self.action.patience_s = self.patience.silence_s
         with contextlib.suppress(*BROKEN):
@@ -213,7 +213,7 @@ class Part:
         details["log_bytes"] = answer["size"]
         details["files"] = {name: size for name, size in answer["files"].items() if fetchable(name)}
         if strange := len(answer["files"]) - len(details["files"]):
-            details["others"] = f"incomplete: {strange} files are not called as event files are"
+            details["others"] = f"incomplete: {strange} files do not have event files' names"
         ending = read(Ending, details)
         if not ending.well:
             self.meeting.halt(ending.cause, f"{self.host}: {ending.words}", self.host)

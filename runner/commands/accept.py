@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from runner.accept.scope import AcceptOptions
 
 DESCRIPTION = """\
-Decide whether a cluster is good, and which of its nodes are not. Every node is
-compared with all others, measured, connected and trained on, in stages of growing scale. After an
-interruption the same command resumes.
+Decide whether a cluster is good, and which of its nodes are not. Stages of growing scale compare
+the nodes, measure their devices, links and storage, and train on them. After an interruption the
+same command resumes.
 
   python -m runner accept -i inventory/mine --plan          how long each stage takes
   python -m runner accept -i inventory/mine                 all of it
@@ -31,7 +31,7 @@ interruption the same command resumes.
 alike     what doctor compares: drivers, versions, clocks, limits, quotas, MTU, time
 devices   each device: sustained matrix products, each result checked; memory; copies
 links     all-reduce, all-gather, all-to-all, send and receive: in nodes, pairs, all nodes
-storage   writes and reads as of checkpoints, --storage-gib per node; 10 % stay free
+storage   checkpoint-like writes and reads, --storage-gib per node; 10 % of the disk stays free
 training  each node alone, then 2, 4, ... and all; same losses; scaling; --soak
 
 RUNS/.accept/<inventory>/<N>/ gets healthy.txt, failing.txt, answer.json, junit.xml and report.html,
@@ -92,7 +92,7 @@ def add_parser(commands: Commands) -> None:
         "--matrix", metavar="FILE", default="", help="train its first cell instead of a small GPT-2"
     )
     command.add_argument(
-        "--marks", type=Path, metavar="FILE", help="YAML file of the lowest figures that pass"
+        "--marks", type=Path, metavar="FILE", help="YAML file of minimum figures to pass"
     )
     command.add_argument(
         "--leave-out",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runner.serve.report_file import ReportFile
     from runner.serve.report_server import ReportServer
 
-EXIT_CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
+EXIT_CODES = "exit codes: 0 all ok or queued, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
 DESCRIPTION = f"""\
 Run a matrix of training cells on the nodes of an inventory, one run after the other (side by side
@@ -44,9 +44,9 @@ docs/matrix.md explains the matrix file, key by key.
 
   python -m runner bench matrix.yaml                      the quickstart, on this machine
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
-  python -m runner bench matrix.yaml --plan               kept, new, hidden; time needed
+  python -m runner bench matrix.yaml --plan               results kept, new, hidden; time needed
   python -m runner bench matrix.yaml --report report.html a page that is rewritten after each run
-  python -m runner bench matrix.yaml --serve              the same, in a browser of this machine
+  python -m runner bench matrix.yaml --serve              the live report, in a local browser
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
@@ -133,9 +133,9 @@ def add_parser(commands: Commands) -> None:
     )
     add_only(command)
     once_more = command.add_mutually_exclusive_group()
-    once_more.add_argument("--again", action="store_true", help="also run finished cells once more")
+    once_more.add_argument("--again", action="store_true", help="also run finished cells again")
     once_more.add_argument(
-        "--failed", action="store_true", help="also run cells once more that did not end ok"
+        "--failed", action="store_true", help="also run again the cells that did not end ok"
     )
     command.add_argument(
         "--name",

@@ -41,7 +41,9 @@ def add_parser(commands: Commands) -> None:
     )
     add_runs(command)
     command.add_argument(
-        "--campaign", metavar="NAME", help="or its folder, or an export (default: the one run last)"
+        "--campaign",
+        metavar="NAME",
+        help="a campaign's name, its folder, or an export (default: the last campaign run)",
     )
     command.add_argument(
         "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
@@ -49,13 +51,14 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--shape",
         metavar="NAME",
-        help=f"a document's table (docs/documents.md): {', '.join(SHAPES)} (default: the matrix's)",
+        help=f"arrange the table as a published document (docs/documents.md): {', '.join(SHAPES)}"
+        " (default: the matrix's)",
     )
     command.add_argument(
         "--published",
         type=Path,
         metavar="FILE",
-        help="a document's own figures in --shape, recomputed; reads no campaign",
+        help="recompute a document's published figures in --shape; reads no campaign",
     )
     command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
     command.add_argument(
@@ -63,25 +66,25 @@ def add_parser(commands: Commands) -> None:
         type=_mebibytes,
         default=None,
         metavar="MIB",
-        help="whole logs in --format html, compressed, up to this for all of them (default: 5; 0: "
-        "none, the page then has their last lines and links)",
+        help="with --format html, embed whole logs up to this total compressed size (default: 5; 0:"
+        " only last lines and links)",
     )
     command.add_argument(
         "--notes",
         action="store_true",
-        help="every note below the table: a terminal gets the first three of them",
+        help="print all notes below the table (a terminal shows the first three by default)",
     )
     command.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="what machines and electricity cost: cost per million tokens and to the target loss"
+        help="prices of machines and electricity: cost per million tokens and to the target loss"
         " (docs/how-to/expect.md)",
     )
     command.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 1 where a cell is not publishable, with why (docs/measures.md)",
+        help="exit with 1 if a cell is not publishable, and print why (docs/measures.md)",
     )
 
 

@@ -22,14 +22,16 @@ def add_playbook(commands: Commands, name: str, help: str, text: str) -> argpars
     """Add a command that runs `playbooks/<name>.yml`."""
     command = new_command(commands, name, help, f"{text}\n{EXIT_CODES}\n", answers=("playbook",))
     add_inventory(command)
-    command.add_argument("--limit", metavar="HOSTS", help="these nodes alone, as Ansible's --limit")
-    command.add_argument("--tags", metavar="TAGS", help="these parts of the playbook alone")
-    command.add_argument("--check", action="store_true", help="change nothing; say what would")
+    command.add_argument("--limit", metavar="HOSTS", help="only these nodes (Ansible's --limit)")
+    command.add_argument("--tags", metavar="TAGS", help="only these tags of the playbook")
+    command.add_argument(
+        "--check", action="store_true", help="show what would change; change nothing"
+    )
     command.add_argument(
         "-e", dest="variables", action="append", default=[], metavar="KEY=VALUE",
-        help="a variable of Ansible's, or @FILE of them; may be repeated",
+        help="an Ansible variable, or @FILE with several; may be repeated",
     )  # fmt: skip
-    command.add_argument("-v", "--verbose", action="store_true", help="show all that Ansible says")
+    command.add_argument("-v", "--verbose", action="store_true", help="show Ansible's full output")
     add_runs(command)
     return command
 

@@ -8,13 +8,13 @@ from runner.base.streams import complain, say
 from runner.commands.playbook_options import add_playbook, run_command
 
 DESCRIPTION = """\
-Make every node of an inventory ready to train: drivers and CUDA where you are root, the systems'
-environments, ssh between the nodes, datasets; then verify them. Setup again changes nothing.
+Make every node of an inventory ready to train: install drivers and CUDA (with root), the systems'
+environments, ssh between the nodes and datasets, then verify them. A second setup changes nothing.
 
   python -m runner setup                              this machine
   python -m runner setup -i inventory/mine            all nodes of it
   python -m runner setup -i inventory/mine --limit node3
-  python -m runner setup -i inventory/mine --tags validate    only look for what cannot work
+  python -m runner setup -i inventory/mine --tags validate    only check for problems
   python -m runner setup -i inventory/mine -e site_prefetched=prefetch    without a network
   python -m runner setup -i inventory/mine --matrix m.yaml    also the `pins` of that matrix
 
@@ -27,13 +27,13 @@ def add_parser(commands: Commands) -> None:
     command = add_playbook(commands, "setup", "make every node ready to train", DESCRIPTION)
     command.add_argument(
         "--yes", action="store_true",
-        help="install torch with CUDA (3 GB) on nodes without GPUs where no other can be had",
+        help="on nodes without GPUs, install torch with CUDA (3 GB) if no CPU build is available",
     )  # fmt: skip
     command.add_argument(
         "--matrix",
         type=existing_path,
         metavar="FILE",
-        help="then build the pin sets of its `pins`, too",
+        help="also build the pin sets of this matrix's `pins`",
     )
 
 

@@ -33,7 +33,7 @@ Its runs form an ordinary campaign: the same command resumes it, also after you 
 `status`, `stop`, `collect` and `export` work as usual. RUNS/<matrix>-
 <inventory>/ gets tune.json and winner.yaml, a matrix of the winner alone. docs/how-to/tune.md
 
-exit codes: 0 a winner; 1 none, or nodes were lost; 2 bad input; 130 Ctrl-C
+exit codes: 0 winner found; 1 no winner, or nodes were lost; 2 bad input; 130 Ctrl-C
 """
 FORMATS = ("table", "markdown", "json")
 NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
@@ -80,7 +80,7 @@ def add_parser(commands: Commands) -> None:
         "--margin",
         type=_percent,
         metavar="PERCENT",
-        help="finalists within this of each other are equal: least memory wins (default: 1)",
+        help="finalists within this difference are equal: the least memory wins (default: 1)",
     )
     command.add_argument(
         "--no-measure",

@@ -9,7 +9,7 @@ optimiser skipped an iteration (loss-scale overflow) is left out of the time sta
 skipped iteration does less work; it is counted and shown. NaN alone leaves nothing out: the work
 was done.
 
-*Samples a second* of an interval is what the log says, else `global_batch_size * 1000 /
+*Samples per second* of an interval is the logged value, else `global_batch_size * 1000 /
 step_time_ms`; a step time that the log lacks is derived the other way round. `source` says which.
 
 *Runs that count.* All repeats of the cell that ended `ok`; without any, the repeats that
@@ -19,7 +19,7 @@ trained a step before they ended (`basis` is then "incomplete"). `no_steps`, `di
 *A run's value* is its work over its time: samples over the seconds of the counted lines, or
 milliseconds over iterations (run_mean.py). *A cell's `value`* is the mean of its runs' times, for a
 rate turned over again. `median` is given beside it: the median line of a run, the mean of the runs'
-medians; what is slow now and then is in the one and not in the other (`stalls_percent`).
+medians; occasional stalls affect `value`, not `median` (`stalls_percent`).
 `confidence` is of `value`, over the runs (between_runs.py). `p5` and `p95` are over the pooled
 lines of all runs, each line once (percentiles interpolate linearly).
 
@@ -62,7 +62,7 @@ NO_MEMORY = {
     "memory_used_mib": "the device's memory in use was not sampled",
     "memory_rss_mib": "the log shows no memory of a process on a CPU",
 }
-# A record with one of these words carries no numbers, whatever its measurement holds.
+# A record with one of these statuses carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"no_steps", "did_not_run", "unreadable", *NOT_ENDED})
 
 
@@ -118,7 +118,7 @@ class CellStatistics:
     `steps_left_out` is the sum over the runs of iterations that were logged and left out.
     `warmup_counted`: a run's first line, with its compilation and warm-up, is counted, and
     slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own count.
-    `unmatched` says of each of the matrix's own patterns that matched nothing so.
+    `unmatched` has the reason for each of the matrix's own patterns that matched nothing.
     """
 
     basis: Basis = "none"
@@ -224,7 +224,7 @@ def counted_intervals(record: Record) -> list[Interval]:
 
 
 def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Return sequences a second of the whole job in one interval, and "log" or "derived"."""
+    """Return sequences per second of the whole job in one interval, and "log" or "derived"."""
     if (logged := measured(interval.samples_per_s)) is not None:
         return logged, "log"
     time = measured(interval.step_time_ms)
@@ -233,7 +233,7 @@ def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[fl
 
 
 def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Return milliseconds an iteration in one interval, and "log" or "derived"."""
+    """Return milliseconds per iteration in one interval, and "log" or "derived"."""
     if (logged := measured(interval.step_time_ms)) is not None:
         return logged, "log"
     rate = measured(interval.samples_per_s)
@@ -242,8 +242,8 @@ def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[flo
 
 
 def _per(batch: float | None, by: float | None) -> float | None:
-    """Turn sequences an iteration over ms (or sequences a second) into sequences a second
-    (or ms).
+    """Turn sequences per iteration over ms (or over sequences per second) into sequences per
+    second (or ms).
     """
     return None if batch is None or by is None else measured(batch * 1000 / by)
 
@@ -427,7 +427,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
 
 
 def _unread(reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return these reasons by the quantities that lack for them."""
+    """Map each quantity to the reason why it is missing."""
     reasons = {**reasons, **{key: reasons[key[:-4]] for key in MEMORY if key[:-4] in reasons}}
     if why := reasons.get("memory"):
         reasons.setdefault("memory_allocated_mib", why)

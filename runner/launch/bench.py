@@ -72,16 +72,16 @@ def bench(
 ) -> Tally:
     """Run what is unfinished. Raises UserError for bad input.
 
-    `source` says which runs come next, where it is not the matrix alone that does.
-    `again`: all that is selected; `failed`: what did not end ok, too.
+    `source` says which runs come next, if the matrix alone does not decide.
+    `again`: run all selected cells again; `failed`: also those that did not end ok.
 
     `submit`: hand the runs to a queue and leave them there; the next bench goes on with them.
 
-    A run that does not end well is tried up to `retry` times more. After `limit_s` seconds the
+    A run that does not end well is retried up to `retry` times. After `limit_s` seconds the
     running cell is ended and no further one starts; the next bench goes on there.
     """
     campaign = Campaign(runs / campaign_name(matrix, cluster))
-    # What is refused is so before anything is touched.
+    # Refuse bad input before anything is touched.
     grown_matrix = campaign.grown(matrix, cluster).matrix
     cells = select(grown_matrix, only)
     checks.check_cells(
@@ -181,7 +181,7 @@ def finished(
 ) -> dict[tuple[str, int], Outcome]:
     """Return the repeats whose last attempt is finished, with how it ended.
 
-    One of which nobody can tell is told `unreadable`.
+    Calls `unreadable` for a run whose outcome cannot be read.
     """
     outcomes = {}
     for cell, repeat in repeats:

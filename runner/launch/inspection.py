@@ -70,7 +70,7 @@ def inspect(
     setup = f"run {played('setup', cluster.path)}"
     for host, inspected in facts.items():
         if inspected.problem:
-            raise UserError(f"what {host} said of itself cannot be read: {inspected.problem}")
+            raise UserError(f"the inspection of {host} cannot be read: {inspected.problem}")
     silent = {
         host: inspected.unreachable
         for host, inspected in facts.items()

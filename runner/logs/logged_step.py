@@ -10,7 +10,7 @@ _ABOVE_ZERO = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_p
 
 @dataclass(slots=True)
 class LoggedStep:
-    """One step of a log; None means that the line does not say, 0 of `global_batch`, too.
+    """One step of a log; None (0 for `global_batch`) means that the line lacks the value.
 
     The fields that `Interval` has mean the same here.
     """

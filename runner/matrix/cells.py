@@ -57,7 +57,7 @@ def bounded(cells: Iterable[Cell], where: str) -> tuple[Cell, ...]:
         if len(gathered) > MOST_CELLS or letters > MOST_LETTERS:
             raise UserError(
                 f"{where}: there are more than {MOST_CELLS} cells, or their names and values"
-                f" have more than {MOST_LETTERS} letters; make several matrices"
+                f" have more than {MOST_LETTERS} characters; make several matrices"
             )
     return tuple(gathered)
 
@@ -278,8 +278,8 @@ def public_env(value: Any, where: str) -> dict[str, str]:
     for name in variables:
         if is_secret(name):
             raise UserError(
-                f"{where}: {name} is named like a secret, and a matrix is recorded and shown as it"
-                " is; set it in the inventory's cluster_env, of which its name alone is recorded"
+                f"{where}: {name} looks like a secret, and a matrix is stored and shown in full;"
+                " set it in the inventory's cluster_env, which records only its name"
             )
     return variables
 

@@ -63,7 +63,7 @@ class _Dialect(SafeConstructor, Resolver):
 
     def construct_other(self, node: Any) -> None:
         """Refuse dates, sets, bytes and objects, which only a tag can make."""
-        raise UserError(f"{node.tag!r} at {_line(node)} is neither text nor a number; drop its tag")
+        raise UserError(f"unsupported YAML tag {node.tag!r} at {_line(node)}; remove it")
 
 
 def _line(node: Any) -> str:

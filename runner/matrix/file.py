@@ -69,7 +69,7 @@ def _elsewhere(path: Path) -> str:
     """Say where a shipped matrix of that name lies, else which one to begin with."""
     there = next(iter((PROJECT / "matrices").glob(f"*/{glob.escape(path.name)}")), None)
     if there is None:
-        return "matrix.yaml is the quickstart's"
+        return "the quickstart uses matrix.yaml"
     return f"did you mean {there.relative_to(PROJECT)}?"
 
 
@@ -155,7 +155,7 @@ def _prose(content: Mapping[str, Any], key: str, where: str, most: int) -> str:
     if text is None:
         return ""
     if not isinstance(text, str) or not 0 < len(text) <= most:
-        raise UserError(f"{where}: {key} is {str(text)[:80]!r}; write 1 to {most} letters of text")
+        raise UserError(f"{where}: {key} is {str(text)[:80]!r}; write 1 to {most} characters")
     return " ".join(text.split())
 
 
@@ -173,12 +173,12 @@ def _seeds(content: Mapping[str, Any], cells: Sequence[Cell], where: str) -> tup
             f" {MOST_SEED}, each once, such as [1, 2, 3]"
         )
     if content.get("repeats") is not None:
-        raise UserError(f"{where}: seeds makes a repeat of each seed; drop repeats")
+        raise UserError(f"{where}: each of `seeds` is one repeat; drop repeats")
     for name in dict.fromkeys(cell.system for cell in cells):
         if load_system(name).parameter(SEED) is None:
             raise UserError(
-                f"{where}: {name} has no seed parameter, so its runs cannot each have one of"
-                " seeds; write repeats instead, or leave its cells out"
+                f"{where}: {name} has no seed parameter, so `seeds` cannot apply to it; use"
+                " `repeats`, or remove its cells"
             )
     parts = (content.get("defaults"), content.get("axes"), *(content.get("include") or ()))
     if any(SEED in (section or {}) for section in parts):

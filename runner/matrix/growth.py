@@ -133,6 +133,6 @@ def _repeats(
 
 def _full(was: Settings, matrix: Matrix, most: str) -> UserError:
     return UserError(
-        f"campaign {was.matrix_name or matrix.name} would hold more than {most}, with those that"
-        " the matrix took out after they had run; give the matrix another `name:`"
+        f"campaign {was.matrix_name or matrix.name} would have more than {most}, counting"
+        " results already removed from the matrix; give the matrix another `name:`"
     )

@@ -74,7 +74,7 @@ def _resolved(block: Mapping[str, Any], name: str, where: str, above: tuple[str,
             f"{key_path} holds {fault!r}, which Ansible would resolve; write plain text"
         )
     if name in above:
-        raise UserError(f"{key_path}: `from` leads back to it; let one of them be whole")
+        raise UserError(f"{key_path}: circular `from`; one of these pin sets must not use it")
     own_keys = {str(key): value for key, value in entry.items() if key not in (FROM, WITH)}
     base = _base(block, entry[FROM], where, key_path, (*above, name)) if FROM in entry else {}
     merged = {**base, **own_keys}

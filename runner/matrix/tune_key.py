@@ -131,12 +131,12 @@ def _check_knob(key: str, values: Any, objective: str, where: str) -> None:
         raise UserError(f"{where}: knob {key!r} names a value twice; drop one")
     if key in FIXED:
         raise UserError(
-            f"{where}: {key} cannot be a knob: another value is another training; set it under"
+            f"{where}: {key} cannot be a knob: it would change the training itself; set it under"
             " `defaults`"
         )
     if key == BATCH and objective != "tokens_per_s":
         raise UserError(
-            f"{where}: {BATCH} cannot be a knob: another batch is another training; set it under"
+            f"{where}: {BATCH} cannot be a knob: it would change the training itself; set it under"
             " `defaults`, or ask for objective: tokens_per_s"
         )
 

@@ -28,7 +28,7 @@ def until_of(content: Mapping[str, Any], where: str) -> tuple[float | None, dict
             f" {FEWEST_REPEATS} to {MOST_REPEATS}; {_FORM}"
         )
     if content.get("seeds") is not None:
-        raise UserError(f"{where}: seeds makes a repeat of each seed; drop repeats")
+        raise UserError(f"{where}: each of `seeds` is one repeat; drop repeats")
     return _percent(value.get("until"), where), {**content, "repeats": most}
 
 

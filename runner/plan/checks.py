@@ -56,8 +56,8 @@ def _check_placement(cell: Cell, cluster: Cluster) -> None:
         raise UserError(fault)
     if cell.device_ids and cluster.engine.in_jobs:
         raise UserError(
-            f"device_ids names devices, and {cluster.engine.title} gives a job the ones that it"
-            f" has; set devices_per_node: {cell.devices_per_node} in its place"
+            f"device_ids cannot be used: {cluster.engine.title} assigns the devices of a job; set"
+            f" devices_per_node: {cell.devices_per_node} instead"
         )
 
 

@@ -62,8 +62,8 @@ def _check_engine(engine: ContainerEngine, cell: Cell, cluster: Cluster) -> None
     ]
     if engine.starter and cluster.engine.setup_lines(cell.placement):
         raise UserError(
-            f"{beginning}, which has a run's whole task in the image, without the node's modules;"
-            f" take out {cluster.engine.prefix}setup, or name one of"
+            f"{beginning}, which runs the whole task in the image, without the node's modules;"
+            f" remove {cluster.engine.prefix}setup, or use one of"
             f" {', '.join(option.name for option in ENGINES.values() if not option.starter)}"
         )
     if engine.name not in fitting:

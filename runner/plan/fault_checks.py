@@ -33,8 +33,8 @@ def _check_recovery(cell: Cell, cluster: Cluster) -> None:
     policy, engine = cell.recovery, cluster.engine
     if policy == SPARE and engine.in_jobs:
         raise UserError(
-            f"recovery spare takes another node of the inventory, and {engine.title} chooses the"
-            " nodes; take restart or requeue"
+            f"recovery spare chooses a replacement node, but {engine.title} chooses the nodes;"
+            " use restart or requeue"
         )
     if policy == SPARE and len(cluster.nodes) < cell.nodes_held:
         raise UserError(
@@ -65,7 +65,7 @@ def _check_places(cell: Cell, faults: FaultPlan) -> None:
             )
         if fault.iteration and not counter:
             raise UserError(
-                f"faults: nobody knows the iterations of {cell.system} on a node; give after_s"
+                f"faults: iterations of {cell.system} cannot be tracked on a node; use after_s"
             )
         if fault.iteration and iterations is not None and fault.iteration >= iterations:
             raise UserError(
@@ -86,14 +86,14 @@ def _check_node_wide(cell: Cell, faults: FaultPlan, cluster: Cluster) -> None:
     which = " and ".join(sorted(kinds))
     if cluster.engine.in_jobs:
         raise UserError(
-            f"faults: {which} reach beyond the job, on nodes that {cluster.engine.title} may share;"
-            f" take {KILL_NODE}"
+            f"faults: {which} affect the whole node, which {cluster.engine.title} may share with"
+            f" others; use {KILL_NODE}"
         )
     for node in (cluster.nodes[rank] for rank in sorted(at)):
         if node.address in LOCAL:
             raise UserError(f"faults: {which} on {node.host}, which is this machine; never here")
         if node.host not in cluster.faults_allowed:
             raise UserError(
-                f"faults: {which} reach beyond the run's own processes on {node.host}; where nobody"
-                f" else uses it, name it in cluster_faults_allowed of the inventory {cluster.name}"
+                f"faults: {which} affect more than the run on {node.host}; if nobody else uses it,"
+                f" add it to cluster_faults_allowed of the inventory {cluster.name}"
             )

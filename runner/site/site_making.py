@@ -117,7 +117,7 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
 
 
 def _write_pages(site: WholeSite, folder: Path, report_progress: Told, front: FrontMatter) -> None:
-    """Write every page but the campaigns' own."""
+    """Write every page except the campaigns' own."""
     pages = templates()
     table = page_script()
 

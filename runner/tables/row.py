@@ -123,7 +123,7 @@ class Row:
 
     @property
     def _trouble(self) -> Record | None:
-        """The first repeat that is not ok; of those that ended, else as NOT_ENDED has them."""
+        """The first repeat that is not ok; ended repeats first, then in the order of NOT_ENDED."""
         not_ok = [record for record in self.records if record.status != "ok"]
         waits = {status: rank for rank, status in enumerate(NOT_ENDED, 1)}
         return min(not_ok, key=lambda record: waits.get(record.status, 0), default=None)
@@ -151,7 +151,7 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """What ended that repeat; for "ok" empty, or what of a log did not come home."""
+        """What ended that repeat; for "ok" empty, or which part of a log was not fetched."""
         trouble = self._trouble
         if trouble and trouble.status == "pending" and self.finished:
             waiting = sum(record.status == "pending" for record in self.records)
@@ -337,7 +337,7 @@ class Row:
 
     @property
     def power(self) -> Power:
-        """Energy a token, watts a device, and how warm it was."""
+        """Energy per token, watts per device, and temperature."""
         return self.statistics.power
 
     @property

@@ -30,7 +30,7 @@ from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
 from tests.runner.builders import one_device
 
-CODES = "exit codes: 0 all ok, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
+CODES = "exit codes: 0 all ok or queued, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
 
 WIDE = {"COLUMNS": "200"}

@@ -168,7 +168,7 @@ def test_a_rank_fails_and_a_killed_bench_goes_on(tmp_path: Path, toy: Group) -> 
     log = "act=lasts*/*/*/nodes/0000-*/launcher.log"
     wait(
         lambda: any(b"step 5/10" in path.read_bytes() for path in bench.campaign.glob(log)),
-        60,
+        400,
         f"the third cell; bench said: {bench.said()}",
     )
     assert bench.process is not None

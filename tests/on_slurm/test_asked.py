@@ -52,7 +52,7 @@ def test_a_drained_partition_is_waited_for(slurm_cluster: SlurmCluster, mode: st
     try:
         bench.start()
         waits = ("ReqNodeNotAvail", "DRAINED")
-        wait(lambda: any(why in "".join(queue(slurm_cluster)) for why in waits), 60, "a job")
+        wait(lambda: any(why in "".join(queue(slurm_cluster)) for why in waits), 400, "a job")
     finally:
         all_nodes("resume")
     code, said = bench.finish()

@@ -224,7 +224,7 @@ def test_podman_without_root_runs_a_file_of_the_root(site: SlurmCluster) -> None
     text = cancelled.matrix.read_text()
     cancelled.matrix.write_text(text.replace("ACT: show", "STEP_S: '30'"))
     cancelled.start("--only", "zero_stage=0")
-    wait(lambda: len(engines_left(used)) >= 2, 60, "a container on both nodes")
+    wait(lambda: len(engines_left(used)) >= 2, 400, "a container on both nodes")
     number, *_ = site.jobs()[0].split()
     site.run(["scancel", number], check=True)
     assert cancelled.finish()[0] == 1

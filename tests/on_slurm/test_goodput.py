@@ -99,7 +99,7 @@ def test_a_requeued_job_goes_on_where_it_was(slurm_cluster: SlurmCluster) -> Non
     (attempt,) = bench.campaign.glob("*/repeat1/attempt1")
     number = json.loads((attempt / "slurm.json").read_text())["job_id"]
     slurm_cluster.slurm("scontrol", "requeue", str(number))
-    wait(lambda: "PENDING" in state(slurm_cluster, number), 60, "the job in its queue again")
+    wait(lambda: "PENDING" in state(slurm_cluster, number), 400, "the job in its queue again")
     slurm_cluster.slurm("scontrol", "update", f"jobid={number}", "StartTime=now")
     code, said = bench.finish(timeout=300)
     assert code == 0, said
@@ -128,4 +128,4 @@ def test_a_run_continues_after_a_node_lost_its_power(slurm_cluster: SlurmCluster
     assert 0 < row["goodput_percent"] < 100  # nobody knows the second in which the power went
     # Node rank 0's guard waits up to half a minute for the lost one to end.
     others = [node for node in slurm_cluster.compute if node is not lost]
-    wait(lambda: not any(node.processes() for node in others), 60, "the end of all processes")
+    wait(lambda: not any(node.processes() for node in others), 400, "the end of all processes")

@@ -111,13 +111,15 @@ def test_what_is_killed_leaves_nothing(
         found = ((pid, argv) for pid, argv in node.processes())
         return [pid for pid, argv in found if any(program in word for word in argv)]
 
-    wait(lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 60, "the start")
+    wait(
+        lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 400, "the start"
+    )
 
     def is_first(pid: int) -> bool:
         variables = node.exec(["cat", f"/proc/{pid}/environ"], capture_output=True, text=True)
         return "SLURM_LOCALID=0" in variables.stdout.split("\0")
 
-    wait(lambda: len(there()) >= 2, 60, program)
+    wait(lambda: len(there()) >= 2, 400, program)
     killed = max(there()) if program == "sleep" else next(filter(is_first, there()))
     node.signal(killed, signal.SIGKILL)
     code, said = bench.finish(timeout=400)
@@ -134,7 +136,9 @@ def test_what_is_killed_leaves_nothing(
 def test_scancel_ends_all_ranks(slurm_cluster: SlurmCluster) -> None:
     bench, _ = campaign(slurm_cluster, "ranks-cancelled", STEPS + "exec sleep 300")
     bench.start()
-    wait(lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 60, "the start")
+    wait(
+        lambda: bool(list(bench.campaign.glob("*/*/*/nodes/0001*/started.json"))), 400, "the start"
+    )
     (line,) = slurm_cluster.jobs()
     slurm_cluster.run(["scancel", line.split()[0]], check=True)
     bench.finish(timeout=400)

@@ -50,7 +50,7 @@ def test_runs_are_left_in_the_queue_and_gathered(slurm_cluster: SlurmCluster) ->
     again = bench.run("--submit")  # submits none twice
     assert again.returncode == 0, again.stderr
     assert len(list(bench.campaign.glob(names.ATTEMPTS))) == 3
-    wait(lambda: status_of(bench)["ended"] == {"ok": 3}, 60, "the end of all runs")
+    wait(lambda: status_of(bench)["ended"] == {"ok": 3}, 400, "the end of all runs")
     gathered = bench.run()
     assert gathered.returncode == 0, gathered.stdout + gathered.stderr
     outcomes = [json.loads(path.read_text()) for path in bench.campaign.rglob(names.OUTCOME)]
@@ -63,7 +63,7 @@ def test_no_more_jobs_are_left_than_may_be(slurm_cluster: SlurmCluster) -> None:
     bench = bench_of(slurm_cluster, "most", 0.2, slurm_most_jobs=2)
     ran = bench.run("--submit")
     assert "2 runs in the queue" in ran.stderr
-    wait(lambda: status_of(bench)["ended"] == {"ok": 2}, 60, "the end of both")
+    wait(lambda: status_of(bench)["ended"] == {"ok": 2}, 400, "the end of both")
     last = bench.run()
     assert last.returncode == 0, last.stderr
     assert len(list(bench.campaign.rglob(names.OUTCOME))) == 3

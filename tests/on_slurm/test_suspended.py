@@ -27,7 +27,7 @@ def test_a_suspended_job_goes_on_and_says_so(slurm_cluster: SlurmCluster) -> Non
     }
     bench = SlurmBench(slurm_cluster, user_folder(slurm_cluster, "suspended"), matrix)
     bench.start()
-    wait(lambda: bool(list(bench.runs.rglob(names.STARTED))), 60, "the run")
+    wait(lambda: bool(list(bench.runs.rglob(names.STARTED))), 400, "the run")
     (job,) = (line.split()[0] for line in slurm_cluster.jobs())
     slurm_cluster.slurm("scontrol", "suspend", job)
     time.sleep(12)

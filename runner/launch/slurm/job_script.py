@@ -246,7 +246,7 @@ def _path(path: PurePosixPath) -> str:
     """Return a path as Slurm takes it for an output. Raises UserError: % and \\ mean something."""
     if re.search(r"[\s'\"\\#%]|[^\x20-\x7e]", str(path)):
         raise UserError(
-            f"{path} has a sign that Slurm's paths cannot have (a blank, a quote, '\\', '#', '%' or"
-            " one beyond ASCII); name another folder with --runs"
+            f"{path} has a character that Slurm does not allow in paths (a space, a quote, '\\',"
+            " '#', '%' or non-ASCII); name another folder with --runs"
         )
     return str(path)

@@ -94,7 +94,7 @@ def test_several_nodes_need_a_folder_that_all_see() -> None:
 
 def test_slurm_shares_nodes_so_that_nothing_beyond_the_job_is_broken() -> None:
     asked = small_matrix(defaults={"faults": "network:1@5+3s", "nodes": 2}).cells[0]
-    with pytest.raises(UserError, match="reach beyond the job"):
+    with pytest.raises(UserError, match="affect the whole node"):
         check_cell(asked, slurm_cluster(2), None)
 
 

@@ -112,7 +112,7 @@ def test_repeats_of_which_none_ran_leave_nothing() -> None:
     was = settings()
     many = grow(replace(MATRIX, repeats=MOST_REPEATS), was)
     assert grow(MATRIX, many.settings, ran=dict.fromkeys(ids(MATRIX), 2)).settings == was
-    with pytest.raises(UserError, match=r"would hold more than 1000 repeats .* another `name:`"):
+    with pytest.raises(UserError, match=r"would have more than 1000 repeats .* another `name:`"):
         grow(replace(MATRIX, seeds=(3,), repeats=1), many.settings)
 
 
