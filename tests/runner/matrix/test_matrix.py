@@ -388,7 +388,7 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         (f"{SYSTEM}seeds: [1, 2]\naxes: {{seed: [1]}}", ["sets the seed", "drop `seed`"]),
         (
             "defaults: {system: oneflow_gpt}\nseeds: [1, 2]",
-            ["oneflow_gpt has no seed parameter", "write repeats instead"],
+            ["oneflow_gpt has no seed parameter", "use `repeats`"],
         ),
         (f"{SYSTEM}target_loss: low", ["target_loss is 'low'", "a number of at least 0"]),
         (f"{SYSTEM}repeats: 1.5", ["repeats is 1.5", "a whole number"]),

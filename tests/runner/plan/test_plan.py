@@ -247,7 +247,7 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
         (
             {"device_ids": [1]},
             slurm_cluster(),
-            ["Slurm gives a job the ones", "set devices_per_node: 1"],
+            ["Slurm assigns the devices", "set devices_per_node: 1"],
         ),
         (
             {"partition": "gpu"},
