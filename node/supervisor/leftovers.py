@@ -65,14 +65,14 @@ def process(stat: bytes, up_s: float, ticks: int, page: int) -> SeenProcess | No
     fields = tail.split()
     try:
         start, spent = int(fields[19]), int(fields[11]) + int(fields[12])
-        process = SeenProcess(
+        seen_process = SeenProcess(
             *(int(pid), int(fields[1]), fields[0].decode(), start),
             *(max(up_s - start / ticks, 0.0), spent / ticks, int(fields[21]) * page),
         )
     except (IndexError, ValueError):
         return None
-    process.name = printable(name.decode("utf-8", "replace"))
-    return process
+    seen_process.name = printable(name.decode("utf-8", "replace"))
+    return seen_process
 
 
 def named(found: SeenProcess, user: str, cgroups: str = "") -> str:
@@ -211,7 +211,7 @@ def cpu_note(
     `used` are processes that may run on the run's `cores` processors, with how many they take;
     `granted` is how many the run's job has, where it shares them with other jobs.
     """
-    busy = sorted((use for use in used if use[0] >= BUSY), key=lambda one: -one[0])
+    busy = sorted((use for use in used if use[0] >= BUSY), key=lambda use: -use[0])
     total = sum(use[0] for use in busy)
     limit = NOTED_CORES if device == "cpu" else max(NOTED_CORES, NOTED_FRACTION * granted)
     if total - (cores - granted) < limit:
