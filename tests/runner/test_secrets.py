@@ -66,7 +66,7 @@ SET = {"HF_TOKEN": VALUE}
 def test_a_matrix_with_a_secret_is_refused(more: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
         small_matrix(**more)
-    assert "HF_TOKEN is named like a secret" in str(caught.value)
+    assert "HF_TOKEN looks like a secret" in str(caught.value)
     assert "cluster_env" in str(caught.value)
     assert VALUE not in str(caught.value)
 
