@@ -68,7 +68,7 @@ def add_parser(commands: Commands) -> None:
         const="-",
         default="",
         metavar="HOST",
-        help="test one node alone, without training; HOST may be omitted with a one-node inventory",
+        help="test one node alone, without training; HOST is optional with one node in all",
     )
     command.add_argument(
         "--stage", choices=STAGES, action="append", help="run this stage only; may be repeated"

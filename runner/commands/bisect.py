@@ -59,7 +59,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument("--bad", required=True, metavar="VERSION", help="the newer version")
     command.add_argument(
         "--versions", metavar="LIST",
-        help="of a package: the versions in their order, in place of what pip lists: 2.11.0,2.12.1",
+        help="a package's versions in order, such as 2.11.0,2.12.1 (default: what pip lists)",
     )  # fmt: skip
     command.add_argument(
         "--repository", type=Path, metavar="PATH",
@@ -77,11 +77,11 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--confidence", type=_confidence, default=99.0, metavar="PERCENT",
-        help="how probable the answer must be (default: 99)",
+        help="probability that the answer must have (default: 99)",
     )  # fmt: skip
     command.add_argument(
         "--most", type=_runs, default=600, metavar="RUNS",
-        help="stop after so many runs (default: 600)",
+        help="stop after this many runs (default: 600)",
     )  # fmt: skip
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",

@@ -58,9 +58,11 @@ def add_parser(commands: Commands) -> None:
         "--board", type=Path, metavar="FOLDER", help="check: compare with the bundles there"
     )
     command.add_argument(
-        "--base", metavar="COMMIT", help="check: what git says is new since, of --board"
+        "--base", metavar="COMMIT", help="check: only bundles added to --board since this commit"
     )
-    command.add_argument("-o", "--output", type=Path, metavar="OUT", help="site: its folder")
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="site: the folder to write"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -71,7 +71,7 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--threshold", action="append", default=[], metavar="QUANTITY=PERCENT%",
-        help="what counts, and from which difference on (default: samples_per_s=3%%, or"
+        help="figure and smallest difference that counts (default: samples_per_s=3%%, or"
         " step_time_ms where no batch is known); may be repeated",
     )  # fmt: skip
     command.add_argument(

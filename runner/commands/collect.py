@@ -60,7 +60,7 @@ def add_parser(commands: Commands) -> None:
         metavar="FILE",
         help="recompute a document's published figures in --shape; reads no campaign",
     )
-    command.add_argument("--output", type=Path, help="write to this file, not to the terminal")
+    command.add_argument("--output", type=Path, help="write to this file instead of the terminal")
     command.add_argument(
         "--logs",
         type=_mebibytes,

@@ -47,8 +47,8 @@ def add_parser(commands: Commands) -> None:
         answers=("compare",),
         formats=("table", "markdown", "json"),
     )
-    command.add_argument("a", metavar="A", help="what to compare with")
-    command.add_argument("b", metavar="B", help="what is compared")
+    command.add_argument("a", metavar="A", help="the table to compare with")
+    command.add_argument("b", metavar="B", help="the table to judge")
     add_runs(command)
     command.add_argument(
         "--threshold",
@@ -63,13 +63,13 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--allow-missing",
         action="store_true",
-        help="B may have run less: a cell missing there is not a regression",
+        help="B may have fewer cells: a missing cell is not a regression",
     )
     command.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="also say what a device-hour of B may cost for the same cost per token as on A",
+        help="also show the price of a device-hour of B at which a token costs as much as on A",
     )
     command.add_argument(
         "--junit",

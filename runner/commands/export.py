@@ -49,8 +49,10 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="default: CAMPAIGN.tar.gz, here"
     )
-    command.add_argument("--to", choices=TRACKERS, help="a tracker's folder, not an archive")
-    command.add_argument("--redact", action="store_true", help="without names and addresses")
+    command.add_argument(
+        "--to", choices=TRACKERS, help="write a tracker's folder instead of an archive"
+    )
+    command.add_argument("--redact", action="store_true", help="remove names and addresses")
 
 
 def run(chosen: argparse.Namespace) -> int:

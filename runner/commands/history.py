@@ -46,7 +46,7 @@ def add_parser(commands: Commands) -> None:
         help="only cells whose name matches, or an AXIS=VALUE of it; may be repeated",
     )
     command.add_argument(
-        "--strict", action="store_true", help="exit code 1 where a regression is open"
+        "--strict", action="store_true", help="exit with 1 if a regression is open"
     )
 
 

@@ -40,14 +40,18 @@ def add_parser(commands: Commands) -> None:
     )
     command.add_argument("log", nargs="+", type=Path, metavar="LOG", help="a log, a plain file")
     command.add_argument(
-        "--into", required=True, metavar="CAMPAIGN", help="its name; one that import made, or new"
+        "--into", required=True, metavar="CAMPAIGN", help="a new campaign, or one made by import"
     )
     add_runs(command)
     command.add_argument(
-        "--cell", metavar="NAME", help="the logs are repeats of this cell (default: a cell each)"
+        "--cell",
+        metavar="NAME",
+        help="the logs are repeats of this cell (default: one cell per log)",
     )
     command.add_argument(
-        "--one-run", action="store_true", help="the logs are of one run's nodes, node_rank 0 first"
+        "--one-run",
+        action="store_true",
+        help="the logs are from one run's nodes, node_rank 0 first",
     )
     add_log_options(command)
     command.add_argument("--nodes", type=int, default=None, metavar="N", help="nodes of the run")
@@ -55,20 +59,20 @@ def add_parser(commands: Commands) -> None:
         "--device-name",
         default="",
         metavar="NAME",
-        help="what nvidia-smi calls the devices, for MFU and the tables",
+        help="the devices' name in nvidia-smi, for MFU and the tables",
     )
     command.add_argument(
         "--warmup-iters",
         type=int,
         metavar="N",
-        help="iterations that no figure counts (default: found in the steps)",
+        help="first iterations to leave out (default: found in the steps)",
     )
     command.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that the table shows, in YAML; may be repeated",
+        help="a setting to show in the table, in YAML; may be repeated",
     )
 
 

@@ -51,29 +51,29 @@ def add_parser(commands: Commands) -> None:
     which.add_argument(
         "--slurm",
         metavar="PARTITION",
-        help="runs are jobs of Slurm in this partition; no node is asked (docs/slurm.md)",
+        help="run as Slurm jobs in this partition; contacts no node (docs/slurm.md)",
     )
     which.add_argument(
         "--nodes-of", metavar="PARTITION", help="the nodes of a partition of Slurm, over ssh"
     )
-    command.add_argument("--account", default="", help="with --slurm: account that is charged")
-    command.add_argument("--user", default="", help="whom ssh connects as (default: ssh's choice)")
+    command.add_argument("--account", default="", help="with --slurm: the account to charge")
+    command.add_argument("--user", default="", help="login user (default: ssh's choice)")
     command.add_argument("--key", type=Path, metavar="FILE", help="private key (default: ssh's)")
     command.add_argument("--port", type=int, metavar="N", help="port of sshd (default: ssh's)")
-    command.add_argument("--ssh-config", type=Path, metavar="FILE", help="in place of ssh's own")
-    command.add_argument("--device", choices=DEVICES, default="", help="default: what there is")
+    command.add_argument(
+        "--ssh-config", type=Path, metavar="FILE", help="ssh configuration (default: ssh's)"
+    )
+    command.add_argument("--device", choices=DEVICES, default="", help="default: detected")
     command.add_argument(
         "--root",
         default="",
         metavar="FOLDER",
-        help="for everything on a node (default: /opt/trainbench as root, else ~/trainbench)",
+        help="folder for all files on a node (default: /opt/trainbench as root, else ~/trainbench)",
     )
     command.add_argument(
-        "--record-host-keys", action="store_true", help="record what is not known yet, unasked"
+        "--record-host-keys", action="store_true", help="add unknown host keys without asking"
     )
-    command.add_argument(
-        "--overwrite", action="store_true", help="replace the files of an inventory that is there"
-    )
+    command.add_argument("--overwrite", action="store_true", help="replace an existing inventory")
 
 
 def run(chosen: argparse.Namespace) -> int:

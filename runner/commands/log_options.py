@@ -32,10 +32,10 @@ def add_log_options(command: argparse.ArgumentParser) -> None:
         "--global-batch-size",
         type=int,
         metavar="N",
-        help="samples an iteration, where the log does not say or DeepSpeed was told another",
+        help="samples per iteration, if the log lacks it or DeepSpeed prints another",
     )
     command.add_argument(
-        "--tokens-per-sample", type=int, metavar="N", help="tokens of a sample, its sequence length"
+        "--tokens-per-sample", type=int, metavar="N", help="tokens per sample (sequence length)"
     )
 
 

@@ -31,7 +31,11 @@ def add_parser(commands: Commands) -> None:
         commands, "mcp", "an MCP server for an agent", DESCRIPTION, answers=(), formats=()
     )
     command.add_argument(
-        "--matrices", type=Path, required=True, metavar="FOLDER", help="what the agent may run"
+        "--matrices",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of matrices that the agent may run",
     )
     add_inventory(command)
     command.add_argument(
@@ -41,7 +45,11 @@ def add_parser(commands: Commands) -> None:
         help="folder of the agent's campaigns (default: runs/agent)",
     )
     command.add_argument(
-        "--budget", type=_hours, required=True, metavar="NODE_HOURS", help="of all its campaigns"
+        "--budget",
+        type=_hours,
+        required=True,
+        metavar="NODE_HOURS",
+        help="node-hours for all its campaigns",
     )
     command.add_argument(
         "--allow",

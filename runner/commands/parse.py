@@ -69,14 +69,16 @@ def add_parser(commands: Commands) -> None:
         "log", nargs="+", type=Path, metavar="LOG", help="a log; one for each node"
     )
     command.add_argument(
-        "--each", action="store_true", help="a row for each log, not the nodes of one run"
+        "--each",
+        action="store_true",
+        help="read each log as a run of its own, not as a node of one run",
     )
     add_log_options(command)
     command.add_argument(
         "--warmup-iters",
         type=int,
         metavar="N",
-        help="first iterations of each run that no figure counts (default: its first line)",
+        help="first iterations of each run to leave out (default: its first line)",
     )
 
 

@@ -51,13 +51,15 @@ def add_parser(commands: Commands) -> None:
         "-o", "--output", type=Path, metavar="FILE",
         help="default: CAMPAIGN.publication.tar.gz, here",
     )  # fmt: skip
-    form.add_argument("--readme", action="store_true", help="print the README.md alone")
+    form.add_argument("--readme", action="store_true", help="print only the README.md")
     command.add_argument(
         "--entity", default="", metavar="NAME", help="who publishes: a person, company, university"
     )
-    command.add_argument("--redact", action="store_true", help="without names, as export does")
     command.add_argument(
-        "--anyway", action="store_true", help="also cells that are not publishable, each marked"
+        "--redact", action="store_true", help="remove names and addresses, as export does"
+    )
+    command.add_argument(
+        "--anyway", action="store_true", help="include cells that are not publishable, each marked"
     )
 
 

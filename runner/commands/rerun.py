@@ -60,11 +60,14 @@ def add_parser(commands: Commands) -> None:
         type=existing_path,
         help="inventory folder (default for a run of your own: its campaign's, by its name)",
     )
-    command.add_argument("--cell", metavar="CELL", help="of a bundle, by its name or id")
+    command.add_argument("--cell", metavar="CELL", help="the bundle's cell to run, by name or id")
     command.add_argument(
-        "--repeat", type=_number, metavar="N", help="of a bundle (default: the first that is ok)"
+        "--repeat",
+        type=_number,
+        metavar="N",
+        help="the bundle's repeat to run (default: the first ok one)",
     )
-    command.add_argument("--yes", action="store_true", help="of anybody else's run: do not ask")
+    command.add_argument("--yes", action="store_true", help="run another user's run without asking")
     add_runs(command)
 
 

@@ -43,7 +43,7 @@ def add_parser(commands: Commands) -> None:
         type=int,
         default=LOG_KIB,
         metavar="N",
-        help=f"KiB of each log that are kept, its begin and end (default: {LOG_KIB}; 0: no logs)",
+        help=f"KiB to keep of each log, from both ends (default: {LOG_KIB}; 0: no logs)",
     )
 
 

@@ -30,7 +30,7 @@ def add_parser(commands: Commands) -> None:
     display = parser.add_mutually_exclusive_group()
     add_format(display, ("table", "json"))
     display.add_argument(
-        "--watch", action="store_true", help="go on showing it, as bench does, until it has ended"
+        "--watch", action="store_true", help="follow the progress until the campaign ends"
     )
 
 

@@ -36,7 +36,9 @@ def add_parser(commands: Commands) -> None:
         default=DEFAULT_INVENTORY,
         help="inventory folder (default: inventory/local, this machine)",
     )
-    which.add_argument("--campaign", metavar="NAME", help="this campaign's bench and jobs alone")
+    which.add_argument(
+        "--campaign", metavar="NAME", help="stop only this campaign's bench and jobs"
+    )
     add_runs(command)
 
 

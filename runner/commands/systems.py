@@ -32,7 +32,7 @@ def add_parser(commands: Commands) -> None:
         DESCRIPTION,
         answers=("systems",),
     )
-    listing.add_argument("name", nargs="?", help="one system: its parameters")
+    listing.add_argument("name", nargs="?", help="show its parameters")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ Remove from the nodes what setup put there, and leave what it found. Runs stay.
 def add_parser(commands: Commands) -> None:
     """Add the command to the command line."""
     command = add_playbook(commands, "teardown", "remove what setup installed", DESCRIPTION)
-    command.add_argument("--yes", action="store_true", help="do it; without, it is refused")
+    command.add_argument("--yes", action="store_true", help="required: confirm the removal")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
-"""tune on real nodes with torch_gpt: killed in the middle of a search, the same command goes on.
+"""tune on real nodes: killed in the middle of a search, the same command goes on.
 
-`python -m tests.on_nodes.tuning_race` holds a search against every combination; it takes long.
+The trainer is the stand-in (tests/stand_in.py). `python -m tests.on_nodes.tuning_race` holds a
+search with torch_gpt against every combination; it takes long.
 """
 
 import json
@@ -14,23 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.bed import VARIABLES
 from tests.cluster.fixtures import RealNodes
-from tests.conftest import ROOT
 
 pytestmark = pytest.mark.cluster
 
 MATRIX: dict[str, Any] = {
     "name": "short",
     "defaults": {
-        "system": "torch_gpt",
-        "seq_length": 32,
-        "global_batch_size": 16,
-        "nodes": 2,
-        "train_iters": 16,  # a short run is a long one
+        **{"system": "torch_gpt", "model": "gpt2-tiny", "global_batch_size": 16},
+        **{"train_iters": 20, "devices_per_node": 1, "nodes": 2, "env": {"STEP_S": "0.05"}},
     },
-    "tune": {"knobs": {"micro_batch_size": [2, 8]}},
-    "time_limit_s": 480,
+    "tune": {"knobs": {"micro_batch_size": [2, 8], "zero_stage": [0, 1]}},
 }
 
 
@@ -66,11 +61,11 @@ def killed_and_resumed(argv: list[str], campaign: Path) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.timeout(1800)
-def test_killed_in_the_middle_it_goes_on(tmp_path: Path, real_nodes: RealNodes) -> None:
-    if not (ROOT / ".trainbench/datasets").is_dir():
-        pytest.fail("this machine is not set up: run `make setup` first", pytrace=False)
-    group = real_nodes(2, variables=VARIABLES)
+def test_killed_in_the_middle_it_goes_on(
+    tmp_path: Path, real_nodes: RealNodes, stand_in_root: Path
+) -> None:
+    variables = {"cluster_root": str(stand_in_root), "cluster_devices_per_node": 2}
+    group = real_nodes(2, variables=variables)
     matrix = tmp_path / "short.yaml"
     matrix.write_text(yaml.safe_dump(MATRIX))
     runs = tmp_path / "runs"
