@@ -1,8 +1,10 @@
 """The command line: `trainbench COMMAND` or `python -m runner COMMAND`."""
 
 import argparse
+import errno
 import itertools
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -54,6 +56,7 @@ from runner.commands import (
 from runner.terms.printed_answers import ErrorAnswer
 
 MOST_LETTERS = 4_000  # of an error's sentence
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)  # open files
 _as_json: list[bool] = []  # whether this command line asks for JSON
 # In the order of --help.
 COMMANDS = (
@@ -132,11 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):
             nobody_reads()
             return 0
-        where = f"{error.filename}: " if error.filename else ""
-        if error.errno in FULL:
-            where = f"{where}{full_disk(*_folders_written_to(error, words))}: "
-        cure = "make room or rights there, or name another folder with --runs"
-        return _refused([f"{where}{error.strerror}; {cure}"])
+        return _refused([_os_error_sentence(error, words)])
     except KeyboardInterrupt:
         complain("stopped")
         return 130
@@ -151,6 +150,18 @@ def _parse(top: Parser, arguments: Sequence[str]) -> argparse.Namespace:
             f"unknown argument {unknown[0]}; `{help_line}` lists all that it takes"
         )
     return chosen
+
+
+def _os_error_sentence(error: OSError, arguments: Sequence[str]) -> str:
+    """Return what an operation of the system failed on, and the cure."""
+    reason = error.strerror or str(error)
+    if error.errno in _TOO_MANY or error.errno is None:  # None: pty has no device left
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"{reason}; a process may open {limit} files here: allow more, as `ulimit -n 4096`"
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in FULL:
+        where = f"{where}{full_disk(*_folders_written_to(error, arguments))}: "
+    return f"{where}{reason}; make room or rights there, or name another folder with --runs"
 
 
 def _folders_written_to(error: OSError, arguments: Sequence[str]) -> list[str]:

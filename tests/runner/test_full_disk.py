@@ -62,3 +62,22 @@ def test_of_several_folders_the_file_system_without_room_is_named(
     assert str(output) in command_line._folders_written_to(
         error, ["collect", f"--output={output}/x.csv"]
     )
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), OSError("out of pty devices")]
+)
+def test_too_few_open_files_are_no_disks_fault(
+    error: OSError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's pty raises the second one, without a number, where no file can be opened."""
+
+    def few(chosen: object) -> int:
+        raise error
+
+    monkeypatch.setattr(systems, "run", few)
+    assert command_line.main(["systems"]) == 2
+    shown = capsys.readouterr().err
+    assert f"{error.strerror or error}; a process may open " in shown
+    assert "ulimit -n" in shown
+    assert "None" not in shown
