@@ -58,7 +58,7 @@ class Cause(str, Enum):
     INTERRUPTED = ("interrupted", "interrupted", AGAIN, "Ctrl-C or --stop-after ended the run")
     STOPPED = (
         *("stopped", "interrupted", AGAIN),
-        "`python -m runner stop`, playbooks/stop.yml or a signal to the supervisor ended it",
+        "`trainbench stop`, playbooks/stop.yml or a signal to the supervisor ended it",
     )
     ENDED_EARLY = (
         *("ended_early", "ended_early", FINISHED),
