@@ -67,7 +67,8 @@ def cure(kind: str, addresses: Sequence[str], why: str = "") -> str:
         whom = login if re.fullmatch(r"[\w.-]{1,64}@[\w.-]{1,255}", login) else addresses[0]
         return (
             f"give it your key (`ssh-copy-id {whom}`), or name the right user and key in"
-            " the inventory (ansible_user, ansible_ssh_private_key_file); it must not ask"
+            " the inventory (ansible_user, ansible_ssh_private_key_file); ssh must work without"
+            " a prompt"
         )
     if kind == NO_NAME:
         return "correct the name, or write the address into ansible_host"
@@ -94,7 +95,7 @@ def out_of_reach(
         )
         fixes = cure(kind, at, why) or (
             "see that it is on, that its address in the inventory is right and that it takes your"
-            f" key (`ssh {user and f'{user}@'}{at[0]}` must not ask)"
+            f" key (`ssh {user and f'{user}@'}{at[0]}` must work without a prompt)"
         )
         pronoun = "it" if len(hosts) == 1 else "them"
         left_out = ":".join(f"!{host}" for host in hosts)
@@ -123,5 +124,5 @@ def unusable(whys: Mapping[str, str], inventory: object, addresses: Mapping[str,
     return (
         f"{'; '.join(sentences)}; see that {pronoun} is on, that {its} address in the inventory is"
         f" right and that {pronoun} takes your key (`ansible {','.join(whys)} -i {inventory} -m"
-        f" ping` must not ask), or take {which} out of the inventory"
+        f" ping` must work without a prompt), or take {which} out of the inventory"
     )

@@ -66,7 +66,7 @@ def check_log_options(chosen: argparse.Namespace) -> None:
     for path in chosen.log:
         if path.name.endswith((".tar.gz", ".tgz")):
             raise UserError(
-                f"{path} is an archive, no log: `{CALLED} collect --campaign {path}` makes the"
+                f"{path} is an archive, not a log: `{CALLED} collect --campaign {path}` makes the"
                 " table of one that `export` or `publish` wrote"
             )
     if chosen.system not in (names := ["auto", *system_names()]):
