@@ -9,9 +9,9 @@ from runner.base.text import counted
 
 @dataclass(frozen=True)
 class Need:
-    """What each of some runs of a cell is expected to need; None where nobody knows.
+    """What each of some runs of a cell is expected to need; None if unknown.
 
-    `by` says who: `the estimate`, or which runs took so long.
+    `by` is the source: `the estimate`, or the runs that took this long.
     """
 
     cell: str
@@ -44,7 +44,9 @@ def in_words(needs: Sequence[Need], time_limit_s: float, *, side_by_side: bool) 
         how = "side by side where the queue lets them" if side_by_side else "one after the other"
         parts.append(f"about {lasts(seconds)}" + (f", {how}" if runs - unknown > 1 else ""))
     if unknown:
-        parts.append("time unknown" + (f" of {unknown} of them" if unknown < runs else ""))
+        which = f" of {unknown} of them" if unknown < runs else ""
+        most = "" if side_by_side else f", at most {lasts(unknown * time_limit_s)} by time_limit_s"
+        parts.append(f"time unknown{which}{most}")
     memory = [(need.memory_mib, need.cell) for need in needs if need.memory_mib is not None]
     if memory:
         most, cell = max(memory)

@@ -25,11 +25,11 @@ def test_a_time_is_said_in_its_unit(seconds: float, words: str) -> None:
     ("needs", "words"),
     [
         ([Need("a", 1, 30.0)], "total: 1 run; about 30 s"),
-        ([Need("a", 3)], "total: 3 runs; time unknown"),
+        ([Need("a", 3)], "total: 3 runs; time unknown, at most 3 days by time_limit_s"),
         (
             [Need("a", 3, 3600.0, memory_mib=10.0), Need("b", 2, memory_mib=20.4)],
-            "total: 5 runs; about 3 h, one after the other; time unknown of 2 of them; largest"
-            " memory of a device 20 MiB, estimated (b)",
+            "total: 5 runs; about 3 h, one after the other; time unknown of 2 of them, at most"
+            " 2 days by time_limit_s; largest memory of a device 20 MiB, estimated (b)",
         ),
     ],
 )
