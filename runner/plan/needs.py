@@ -45,8 +45,8 @@ def in_words(needs: Sequence[Need], time_limit_s: float, *, side_by_side: bool) 
         parts.append(f"about {lasts(seconds)}" + (f", {how}" if runs - unknown > 1 else ""))
     if unknown:
         which = f" of {unknown} of them" if unknown < runs else ""
-        most = "" if side_by_side else f", at most {lasts(unknown * time_limit_s)} by time_limit_s"
-        parts.append(f"time unknown{which}{most}")
+        bound = "" if side_by_side else f", at most {lasts(unknown * time_limit_s)} by time_limit_s"
+        parts.append(f"time unknown{which}{bound}")
     memory = [(need.memory_mib, need.cell) for need in needs if need.memory_mib is not None]
     if memory:
         most, cell = max(memory)
