@@ -76,6 +76,12 @@ ELSEWHERE = {
     "test_the_site_has_what_was_accepted_and_what_cannot_be_detected",
     f"{LONG} --dry-run": LONG_TEST,
     LONG: "needs eight GPUs; its dry run is compared",
+    "trainbench bench --matrix matrices/gpu/moe.yaml -i inventory/<yours> --only devices=1": (
+        "needs a GPU; tests/runner/systems/test_experts.py plans its cells"
+    ),
+    "trainbench bench --matrix matrix.yaml -i inventory/local": (
+        "trains experts for a minute; tests/torch_gpt/test_experts.py trains the same model"
+    ),
     **dict.fromkeys(
         (*commands("docs/how-to/ci.md"), *commands("docs/how-to/bisect.md")),
         "builds versions: tests/on_nodes/test_versions.py",

@@ -10,7 +10,7 @@ from runner.terms.faults import POLICIES
 CELL_KEYS: Mapping[str, Parameter] = {
     item.name: item
     for item in (
-        Parameter("system", str, None, "which trainer runs (see `python -m runner systems`)"),
+        Parameter("system", str, None, "which trainer runs (see `trainbench systems`)"),
         Parameter("pin", str, None, "which pin set of the system; default: its first"),
         Parameter("dataset", str, "default", "a dataset of setup (command: none unless named)"),
         Parameter("nodes", int, 1, "nodes of the cell: the inventory's first ones", minimum=1),
