@@ -155,7 +155,7 @@ def _parse(top: Parser, arguments: Sequence[str]) -> argparse.Namespace:
 def _os_error_sentence(error: OSError, arguments: Sequence[str]) -> str:
     """Return what an operation of the system failed on, and the cure."""
     reason = error.strerror or str(error)
-    if error.errno in _TOO_MANY or error.errno is None:  # None: pty has no device left
+    if error.errno in _TOO_MANY or reason == "out of pty devices":  # CPython's pty.py, no errno
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"{reason}; a process may open {limit} files here: allow more, as `ulimit -n 4096`"
     where = f"{error.filename}: " if error.filename else ""
