@@ -23,7 +23,7 @@ from runner.tuner.readings import Readings, TuneReading, trials_of
 
 Repeat = tuple[Cell, int]
 MOST_REPEATS = 20  # of a cell: more than a search ever asks for
-COMPARED_RUNS = 2  # long runs of the winner, the default and the rule of thumb: an interval needs 2
+COMPARED_RUNS = 3  # long runs of the winner, default and rule of thumb; two give useless intervals
 LOST_IN_A_ROW = 4  # runs lost to node failures in a row, before the search stops
 WORDS: Mapping[str, str] = {
     "default": "the default, with which the winner is compared",
@@ -50,7 +50,10 @@ class Step:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far a search is: its runs, their trials, and the next step or how it ended."""
+    """How far a search is: its runs, their trials, the next step, and how the race ended.
+
+    Both `step` and `end`: the race is over, and the winner is compared with the default.
+    """
 
     readings: Sequence[TuneReading]
     trials: Sequence[Trial]
@@ -172,7 +175,7 @@ def _next_repeat(campaign: Campaign, cell: Cell) -> int:
 def next_step(
     search: Search, candidates: Candidates, trials: Sequence[Trial]
 ) -> tuple[Step | None, SearchEnd | None]:
-    """Return the next run, or how the search ended; the default runs first. Pure."""
+    """Return the next run, and how the race ended once it has; the default runs first. Pure."""
     default = candidates.default
     started = {trial.candidate for trial in trials if trial.ending != "lost_node"}
     lost = {trial.candidate for trial in trials}
@@ -196,7 +199,7 @@ def next_step(
             trial for trial in trials if trial.candidate == candidate.id and trial.length == "long"
         ]
         if len(long) < COMPARED_RUNS and not _out(candidate.id, trials):
-            return Step(candidate, "long", "compare"), None
+            return Step(candidate, "long", "compare"), decision
     return None, decision
 
 

@@ -31,6 +31,7 @@ ENDS: Mapping[str, str] = {
     "none_ran": "no candidate ended well",
     "going_on": "the search goes on",
 }
+COMPARING = "; runs that compare it with the default are left"
 OUT = ("refused", "out_of_memory", "failed")  # endings with which no candidate wins
 MOST_REPLAYED = 300  # candidates of which each run's prediction is computed again
 
@@ -60,7 +61,8 @@ class Answering:
             objective=self.candidates.tuning.objective,
             unit=OBJECTIVES[self.candidates.tuning.objective].unit,
             why=why,
-            words=progress.stopped or ENDS[why],
+            words=progress.stopped
+            or ENDS[why] + (COMPARING if progress.end and progress.step else ""),
             inventory=self.inventory,
             fingerprint=self.fingerprint,
             winner=best.name if best else None,

@@ -78,6 +78,27 @@ def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None
     assert len(tuning.nodes.ran) == before
 
 
+def test_a_search_stopped_before_its_last_comparison_names_the_winner(tmp_path: Path) -> None:
+    class KilledError(Exception):
+        """What ends the bench."""
+
+    whole = Tuning(tmp_path / "whole", plain)
+    expected = whole.go()
+
+    def kill(number: int) -> None:
+        if number == len(whole.runs) - 1:
+            raise KilledError
+
+    tuning = Tuning(tmp_path / "parts", plain)
+    tuning.nodes.before = kill
+    with pytest.raises(KilledError):
+        tuning.go()
+    tuned = load_tuned(tmp_path / "parts" / "t-rack")
+    assert tuned is not None
+    assert (tuned.why, tuned.winner) == ("decided", expected.winner)
+    assert tuned.words == expected.words + "; runs that compare it with the default are left"
+
+
 def test_an_edited_block_is_growth(tmp_path: Path) -> None:
     few = {"micro_batch_size": [4, 2], "zero_stage": [0, 1]}
     tuning = Tuning(tmp_path, plain, tune_matrix(few))
