@@ -280,6 +280,12 @@ tuning-nodes: $(VENV)/.dev setup  ## tune beside every combination with three re
 	tools/system-packages
 	python -m tests.on_nodes.tuning_race
 
+.PHONY: slowdowns
+slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit, and `ci` calls equal commits worse (TODO minutes)
+	python -m tests.on_nodes.slowdowns bisect
+	python -m tests.on_nodes.slowdowns torch
+	python -m tests.on_nodes.slowdowns ci
+
 .PHONY: learning
 learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
 	python -m benchmarks.learning

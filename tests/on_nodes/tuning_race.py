@@ -3,10 +3,10 @@
     python -m tests.on_nodes.tuning_race [--keep FOLDER]
 
 Both have the same combinations of tensor, pipeline and data parallelism, micro batch and ZeRO
-stage. Each node has a share of a processor (tests/acceptance), so that what else the machine does
-disturbs less. The tables say how fast the winner of the search is by the exhaustive runs, beside
-the fastest of them, and how much of their time the search took. Time is the sum of the runs' steps
-(start-up apart), and of their wall times.
+stage. The nodes share all processors of this machine: run nothing else on it. The tables say how
+fast the winner of the search is by the exhaustive runs, beside the fastest of them, and how much of
+their time the search took. Time is the sum of the runs' steps (start-up apart), and of their wall
+times.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder, or go on there")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    with bed() as made:
+    with bed(share=None) as made:
         runs = (chosen.keep or made.runs).resolve()
         runs.mkdir(parents=True, exist_ok=True)
         return race(made.inventory, runs)
