@@ -431,7 +431,7 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "imported",
-            "its logs came from elsewhere (`python -m runner import`): this project did not start"
+            "its logs came from elsewhere (`trainbench import`): this project did not start"
             " its runs, and nobody checked their machines",
             "To lift this, run it with bench (as `system: command`)",
             _imported,
