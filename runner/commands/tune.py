@@ -127,6 +127,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     view = View()
     session = _session(chosen, lambda line: view.console.print(one_line(line)))
+    session.refuse_objective()
     if chosen.plan:
         _print_plan(session, as_json=chosen.format == "json")
         return 0

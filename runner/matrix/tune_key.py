@@ -102,7 +102,12 @@ def _systems(
 
 
 def _knobs(knobs: Any, objective: str, where: str) -> dict[str, tuple[Any, ...]]:
-    if not isinstance(knobs, dict) or not knobs:
+    if knobs and not isinstance(knobs, dict):
+        raise UserError(
+            f"{where}: knobs of tune must name each knob with its values, such as"
+            " knobs: {micro_batch_size: [4, 1, 2]}"
+        )
+    if not knobs:
         raise UserError(
             f"{where}: tune has no knobs; name at least one, such as knobs: {{micro_batch_size:"
             " [4, 1, 2]}, its default first"

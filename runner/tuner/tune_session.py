@@ -184,13 +184,17 @@ class TuneSession:
         matrix = self.campaign.grown(self.held, self.cluster).matrix
         return self.source.look(self.campaign, matrix.cells)
 
-    def refuse_unusable(self) -> None:
-        """Raise UserError where no combination can run, or no run can be compared."""
+    def refuse_objective(self) -> None:
+        """Raise UserError where no run can be compared."""
         if self.checked.tuning.objective == "energy" and self.cluster.device == "cpu":
             raise UserError(
                 f"objective: energy needs devices whose power can be read, and {self.cluster.name}"
                 " has CPUs; ask for objective: step_time"
             )
+
+    def refuse_unusable(self) -> None:
+        """Raise UserError where no combination can run, or no run can be compared."""
+        self.refuse_objective()
         if self.checked.legal:
             return
         reasons = [f"{reason} ({count})" for reason, count in self.checked.refusals[:5]]

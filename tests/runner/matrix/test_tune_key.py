@@ -29,6 +29,7 @@ def knobs(**more: Any) -> dict[str, Any]:
     [
         ([], {}, "write tune: {knobs: {...}}"),
         ({}, {}, "tune has no knobs; name at least one"),
+        ({"knobs": ["zero_stage"]}, {}, "must name each knob with its values"),
         ({"knobs": {"micro_batch_size": 4}}, {}, "must be a list such as [1, 2]"),
         ({"knobs": {"micro_batch_size": []}}, {}, "must be a list such as [1, 2]"),
         (knobs(zero_stage=[0, 0]), {}, "knob 'zero_stage' names a value twice"),

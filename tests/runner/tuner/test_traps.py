@@ -119,7 +119,7 @@ def test_none_legal_says_why(tmp_path: Path) -> None:
 def test_energy_of_cpus_is_refused_beforehand(tmp_path: Path) -> None:
     session = Tuning(tmp_path, lambda *_: steady(1.0), tune_matrix(objective="energy")).session
     with pytest.raises(UserError, match="has CPUs; ask for objective: step_time"):
-        session.refuse_unusable()
+        session.refuse_objective()
 
 
 def command(knobs: Mapping[str, Any], argv: list[str], **more: Any) -> Matrix:
