@@ -21,7 +21,7 @@ DESCRIPTION = """\
 Turn the logs of a campaign into one table. Reads only, so it can be repeated.
 
   python -m runner collect                                    the newest campaign
-  python -m runner collect --campaign zero.tar.gz             what `export` wrote
+  python -m runner collect zero.tar.gz                        what `export` wrote
   python -m runner collect --baseline zero_stage=0            signed differences against a cell
   python -m runner collect --format html --output report.html one self-contained page with plots
 
@@ -40,11 +40,14 @@ def add_parser(commands: Commands) -> None:
         formats=("table", "markdown", "csv", "json", "html"),
     )
     add_runs(command)
-    command.add_argument(
-        "--campaign",
-        metavar="NAME",
+    which = command.add_mutually_exclusive_group()
+    which.add_argument(
+        "name",
+        nargs="?",
+        metavar="CAMPAIGN",
         help="a campaign's name, its folder, or an export (default: the last campaign run)",
     )
+    which.add_argument("--campaign", metavar="NAME", help="the same as CAMPAIGN")
     command.add_argument(
         "--baseline", metavar="AXIS=VALUE", help="compare with these cells (default: the matrix's)"
     )
@@ -112,7 +115,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     table = print_campaign(
         chosen.runs,
-        chosen.campaign,
+        chosen.name or chosen.campaign,
         chosen.baseline,
         chosen.format,
         chosen.output,

@@ -159,7 +159,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *([], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x"], ["compare", "x"]),
+        *([], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x", "y"], ["compare", "x"]),
         *(["export"], ["rerun"], ["compare", "a", "b", "--format", "csv"]),
     ],
 )
@@ -402,6 +402,8 @@ def test_collect_as_json_has_numbers_for_what_trained_and_none_for_what_did_not(
     assert rows[3]["samples_per_s"] is None
     assert rows[0]["memory_rss_mib"] == 100.0
     assert (rows[0]["memory_allocated_mib"], rows[0]["memory_used_mib"]) == (None, None)
+    name = bench.campaign.name
+    assert as_json(bench, name) == as_json(bench, "--campaign", name) == rows
 
 
 def test_collect_in_the_other_formats(
