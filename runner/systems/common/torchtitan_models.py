@@ -121,6 +121,7 @@ MODELS: Mapping[str, Model] = {
         {
             "debugmodel": _gpt_oss(4, 8, hidden=256),
             "20b": _gpt_oss(24, 32),
+            "20b-4-layers": _gpt_oss(4, 32),
             "120b": _gpt_oss(36, 128),
         },
         pipelines=False,

@@ -89,6 +89,7 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
     "gpt_oss": {
         "debugmodel": "gpt_oss_debugmodel",
         "20b": "gpt_oss_20b",
+        "20b-4-layers": "gpt_oss_20b_4_layers",
         "120b": "gpt_oss_120b",
     },
     "deepseek_v3": {
@@ -100,7 +101,7 @@ CONFIGS: Mapping[str, Mapping[str, str]] = {
 # Flavors of ours, by torchtitan's own ways in: 0.2.2's experimental.custom_import, which
 # train.py:78 reads first, and 0.3.0's modules of configurations. The registry of 0.2.2 has no Llama
 # between the debug model and 8B, which one device does not hold; 0.3.0 has it, but not by a name.
-# Neither has a mixture of experts between the debug model and 30B, of which it is the beginning.
+# Neither has experts between the debug models and 30B or 20b, whose beginnings these are.
 ADDED_MODULE = "trainbench_flavors"
 LLAMA_0_2 = """\
 from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
@@ -141,10 +142,27 @@ def qwen3_30b_a3b_4_layers():
     config.model_spec.model.layers = config.model_spec.model.layers[:4]
     return config
 """
+GPT_OSS_0_2 = """\
+from dataclasses import replace
+
+from torchtitan.models.gpt_oss import gptoss_configs
+
+gptoss_configs["20b-4-layers"] = replace(gptoss_configs["20b"], n_layers=4)
+"""
+GPT_OSS_0_3 = """\
+from torchtitan.models.gpt_oss.config_registry import gpt_oss_20b
+
+
+def gpt_oss_20b_4_layers():
+    config = gpt_oss_20b()
+    config.model_spec.model.layers = config.model_spec.model.layers[:4]
+    return config
+"""
 # By model and flavor: for 0.2, for 0.3.
 ADDED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("llama3", "1B"): (LLAMA_0_2, LLAMA_0_3),
     ("qwen3", "30B-A3B-4-layers"): (QWEN_0_2, QWEN_0_3),
+    ("gpt_oss", "20b-4-layers"): (GPT_OSS_0_2, GPT_OSS_0_3),
 }
 
 
