@@ -281,7 +281,7 @@ tuning-nodes: $(VENV)/.dev setup  ## tune beside every combination with three re
 	python -m tests.on_nodes.tuning_race
 
 .PHONY: slowdowns
-slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit, and `ci` calls equal commits worse (TODO minutes)
+slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit, and `ci` calls equal commits worse (two hours)
 	python -m tests.on_nodes.slowdowns bisect
 	python -m tests.on_nodes.slowdowns torch
 	python -m tests.on_nodes.slowdowns ci
