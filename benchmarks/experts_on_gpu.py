@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 
 from runner.figures import devices  # noqa: E402
 from runner.systems import torch_gpt  # noqa: E402
-from runner.systems.common.torchtitan_options import QWEN_0_2  # noqa: E402
+from runner.systems.common.torchtitan_options import ADDED  # noqa: E402
 
 TRAINER = PROJECT / "roles" / "torch_gpt" / "files" / "torch_gpt" / "train.py"
 FOLDER = PROJECT / "build" / "experts_on_gpu"
@@ -108,7 +108,7 @@ def titan(arguments: argparse.Namespace, options: Sequence[str]) -> dict[str, fl
     """Train the same with torchtitan 0.2.2; its text is made of numbers, one token each."""
     folder = FOLDER / "torchtitan"
     (folder / "c4_test").mkdir(parents=True, exist_ok=True)
-    (folder / "trainbench_flavors.py").write_text(QWEN_0_2)
+    (folder / "trainbench_flavors.py").write_text(ADDED["qwen3", "30B-A3B-4-layers"][0])
     random = np.random.default_rng(0)
     with (folder / "c4_test" / "data.json").open("w") as text:
         for _ in range(64):

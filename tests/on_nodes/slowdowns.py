@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,25 +28,15 @@ import yaml
 from tabulate import tabulate
 
 from tests.conftest import ROOT
-from tests.runner.versions.pretended import git
+from tests.on_nodes.small_trainer import commit, commits_of, loop, matrix, new_repository, variables
 
 COMMITS = 30
 SEED = 42
+INVENTORY = "inventory/one"
 PAIRS = 4  # of a comparison by ci
 TORCH_PYTHON = next(
     (ROOT / ".trainbench" / "systems" / "torch_gpt").glob("*/env/bin/python3"), Path(sys.executable)
 )
-LOOP = """import time
-def work(count):
-    x = 1
-    for _ in range(count):
-        x = x * 1103515245 & 0x7FFFFFFF
-for step in range(1, 101):
-    began = time.perf_counter()
-    work(COUNT)
-    took = (time.perf_counter() - began) * 1000
-    print(f"step {step}/100 | loss {1 / step:.4f} | dt: {took:.5f}ms", flush=True)
-"""
 MODEL = """import time
 import torch
 torch.manual_seed(0)
@@ -63,69 +54,39 @@ for step in range(1, 101):
     took = (time.perf_counter() - began) * 1000
     print(f"step {step}/100 | loss {loss.item():.4f} | dt: {took:.5f}ms", flush=True)
 """
-# Trainer, and its COUNT before and after the slow commit.
-TRAINERS = {"loop": (LOOP, 100_000, 104_000), "torch": (MODEL, 20, 23)}
 
 
-def matrix(trainer: str) -> dict[str, Any]:
-    """A matrix of one cell, whose pin is the repository beside it."""
+def program(trainer: str, *, slow: bool) -> str:
+    """A trainer's program before and after the slow commit."""
+    if trainer == "torch":
+        return MODEL.replace("COUNT", "23" if slow else "20")
+    return loop(104_000 if slow else 100_000, steps=100, clock="perf_counter")
+
+
+def repository(folder: Path, trainer: str, slow: int | None) -> None:
+    """Make COMMITS commits and one before them; `slow` is the slow one's place."""
+    if folder.exists():
+        return
     python = TORCH_PYTHON if trainer == "torch" else Path(sys.executable)
-    return {
-        "name": "perf",
-        "pins": {"trainer": {"existing_python": str(python), "source": {"repository": "."}}},
-        "defaults": {
-            "system": "command",
-            "pin": "trainer",
-            "nodes": 1,
-            "devices_per_node": 1,
-            "argv": ["python3", "train.py"],
-            "log": {
-                "step": r"step (\d+)/(\d+)",
-                "loss": r"loss (\S+)",
-                "step_time": {"pattern": r"dt: ([\d.]+)ms", "unit": "ms"},
-            },
-            "samples_per_step": 8,
-        },
-        "warmup_iters": 10,
-    }
-
-
-def repository(folder: Path, trainer: str, slow: int | None) -> list[str]:
-    """Make COMMITS commits and one before them; `slow` is the slow one's place. Their digits."""
-    folder.mkdir(parents=True)
-    git(folder, "init", "-q", "-b", "main")
-    (folder / "perf.yaml").write_text(yaml.safe_dump(matrix(trainer)))
-    text, fast_count, slow_count = TRAINERS[trainer]
+    pin = {"existing_python": str(python), "source": {"repository": "."}}
+    new_repository(folder, matrix(pin, ["python3", "train.py"], warmup_iters=10))
     for number in range(COMMITS + 1):
-        count = slow_count if slow is not None and number >= slow else fast_count
-        program = f"# change {number}\n" + text.replace("COUNT", str(count))
-        (folder / "train.py").write_text(program)
-        git(folder, "add", "-A")
-        git(folder, "commit", "-qm", f"change {number}")
-    return git(folder, "rev-list", "--reverse", "main").split()
+        text = program(trainer, slow=slow is not None and number >= slow)
+        commit(folder, number, {"train.py": f"# change {number}\n{text}"})
 
 
-def inventory(folder: Path) -> Path:
+def make_inventory(folder: Path) -> None:
     """This machine as the only node, with its own folder for versions."""
-    made = folder / "inventory" / "one"
-    variables = made / "group_vars" / "all"
-    variables.mkdir(parents=True, exist_ok=True)
-    hosts = ROOT / "inventory" / "local" / "hosts.yml"
-    (made / "hosts.yml").write_text(hosts.read_text())
-    values = {
-        "cluster_root": str(folder / "root"),
-        "cluster_systems": [],
-        "cluster_devices_per_node": 1,
-        "dataset_names": [],
-        "setup_privileged": False,
-    }
-    (variables / "cluster.yml").write_text(yaml.safe_dump(values))
-    return made
+    made = folder / INVENTORY
+    group = made / "group_vars" / "all"
+    group.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "inventory" / "local" / "hosts.yml", made)
+    (group / "cluster.yml").write_text(yaml.safe_dump(variables(str(folder / "root"))))
 
 
 def asked(folder: Path, number: int, *words: str) -> tuple[dict[str, Any], int]:
     """Run a command of ours on try `number`'s repository; its answer and exit code."""
-    where = ["-i", str(inventory(folder)), "--runs", str(folder / f"runs{number}")]
+    where = ["-i", str(folder / INVENTORY), "--runs", str(folder / f"runs{number}")]
     argv = [sys.executable, "-m", "runner", *words, *where, "--format", "json"]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     return (json.loads(done.stdout) if done.stdout.strip() else {}), done.returncode
@@ -139,8 +100,7 @@ def bisected(folder: Path, tries: int, trainer: str) -> int:
     for number in range(1, tries + 1):
         slow = random_places.randrange(1, COMMITS + 1)
         place = folder / f"{trainer}{number}"
-        if not place.exists():
-            repository(place, trainer, slow)
+        repository(place, trainer, slow)
         began = time.monotonic()
         words = ("bisect", str(place / "perf.yaml"), "--good", f"main~{COMMITS}", "--bad", "main")
         held, code = asked(folder, number, *words)
@@ -166,9 +126,8 @@ def bisected(folder: Path, tries: int, trainer: str) -> int:
 def compared(folder: Path, tries: int) -> int:
     """Compare equal commits that often; 0 where at most 4 in a hundred are called worse."""
     place = folder / "equal"
-    if not place.exists():
-        repository(place, "loop", None)
-    commits = git(place, "rev-list", "--reverse", "main").split()
+    repository(place, "loop", None)
+    commits = commits_of(place)
     verdicts: Counter[str] = Counter()
     differences = []
     began = time.monotonic()
@@ -203,7 +162,7 @@ def main() -> int:
     tries = chosen.tries or {"bisect": 20, "torch": 2, "ci": 100}[chosen.what]
     with tempfile.TemporaryDirectory(prefix="slowdowns-") as temporary:
         folder = (chosen.keep or Path(temporary)).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_inventory(folder)
         if chosen.what == "ci":
             return compared(folder, tries)
         return bisected(folder, tries, "torch" if chosen.what == "torch" else "loop")

@@ -16,42 +16,24 @@ import yaml
 from runner.folder import names
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
-from tests.runner.versions.pretended import git
+from tests.on_nodes.small_trainer import (
+    commit,
+    commits_of,
+    loop,
+    matrix,
+    new_repository,
+    variables,
+)
 
 pytestmark = pytest.mark.cluster
 FOLDER = "/opt/trainbench-versions"
 SLOW, BROKEN, COMMITS = 4, 2, 6
-TRAINER = """import time
-def work(count):
-    x = 1
-    for _ in range(count):
-        x = x * 1103515245 & 0x7FFFFFFF
-for step in range(1, 61):
-    began = time.process_time()
-    work(COUNT)
-    took = (time.process_time() - began) * 1000
-    print(f"step {step}/60 | loss {1 / step:.4f} | dt: {took:.5f}ms", flush=True)
-"""
 SETUP = """from setuptools import setup
 setup(name="trainer", version="NUMBER", py_modules=["train"])
 """
-MATRIX = {
-    "name": "perf",
-    "pins": {"trainer": {"source": {"repository": ".", "install": "copy"}}},
-    "defaults": {
-        "system": "command",
-        "pin": "trainer",
-        "devices_per_node": 1,
-        "argv": ["python3", "-m", "train"],
-        "log": {
-            "step": r"step (\d+)/(\d+)",
-            "loss": r"loss (\S+)",
-            "step_time": {"pattern": r"dt: ([\d.]+)ms", "unit": "ms"},
-        },
-        "samples_per_step": 8,
-    },
-    "warmup_iters": 5,
-}
+MATRIX = matrix(
+    {"source": {"repository": ".", "install": "copy"}}, ["python3", "-m", "train"], warmup_iters=5
+)
 
 
 class Trainer:
@@ -59,17 +41,16 @@ class Trainer:
 
     def __init__(self, folder: Path, group: Group, runs: Path) -> None:
         self.folder, self.group, self.runs = folder, group, runs
-        folder.mkdir(parents=True)
-        git(folder, "init", "-q", "-b", "main")
-        (folder / "perf.yaml").write_text(yaml.safe_dump(MATRIX))
+        new_repository(folder, MATRIX)
         for number in range(COMMITS):
             count = 20_000 if number < SLOW else 40_000
-            (folder / "train.py").write_text(TRAINER.replace("COUNT", str(count)))
             broken = "def (\n" if number == BROKEN else ""
-            (folder / "setup.py").write_text(broken + SETUP.replace("NUMBER", str(number)))
-            git(folder, "add", "-A")
-            git(folder, "commit", "-qm", f"change {number}")
-        self.commits = git(folder, "rev-list", "--reverse", "main").split()
+            files = {
+                "train.py": loop(count, steps=60, clock="process_time"),
+                "setup.py": broken + SETUP.replace("NUMBER", str(number)),
+            }
+            commit(folder, number, files)
+        self.commits = commits_of(folder)
 
     def argv(self, command: str, *words: str) -> list[str]:
         where = ["-i", str(self.group.inventory), "--runs", str(self.runs)]
@@ -100,14 +81,7 @@ class Trainer:
 
 @pytest.fixture
 def trainer(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Trainer]:
-    variables = {
-        "cluster_root": FOLDER,
-        "cluster_systems": [],
-        "cluster_devices_per_node": 1,
-        "dataset_names": [],
-        "setup_privileged": False,
-    }
-    group = real_nodes(1, variables=variables)
+    group = real_nodes(1, variables=variables(FOLDER))
     folder = ROOT / "build" / f"versions-{uuid.uuid4().hex[:8]}"  # test nodes hide /tmp
     yield Trainer(folder, group, tmp_path / "runs")
     subprocess.run(["rm", "-rf", str(folder)], check=True)

@@ -126,43 +126,38 @@ def llama3_1b():
     config.model_spec = model_registry("1B")
     return config
 """
-QWEN_0_2 = """\
+
+
+def _first_layers(model: str, registry: str, flavor: str) -> tuple[str, str]:
+    """Return a flavor of the first four layers of `flavor`, for 0.2 and for 0.3.
+
+    0.2 has the model's flavors in `registry`.
+    """
+    config = CONFIGS[model][flavor]
+    in_0_2 = f"""\
 from dataclasses import replace
 
-from torchtitan.models.qwen3 import qwen3_args
+from torchtitan.models.{model} import {registry}
 
-qwen3_args["30B-A3B-4-layers"] = replace(qwen3_args["30B-A3B"], n_layers=4)
+{registry}["{flavor}-4-layers"] = replace({registry}["{flavor}"], n_layers=4)
 """
-QWEN_0_3 = """\
-from torchtitan.models.qwen3.config_registry import qwen3_30b_a3b
+    in_0_3 = f"""\
+from torchtitan.models.{model}.config_registry import {config}
 
 
-def qwen3_30b_a3b_4_layers():
-    config = qwen3_30b_a3b()
+def {config}_4_layers():
+    config = {config}()
     config.model_spec.model.layers = config.model_spec.model.layers[:4]
     return config
 """
-GPT_OSS_0_2 = """\
-from dataclasses import replace
-
-from torchtitan.models.gpt_oss import gptoss_configs
-
-gptoss_configs["20b-4-layers"] = replace(gptoss_configs["20b"], n_layers=4)
-"""
-GPT_OSS_0_3 = """\
-from torchtitan.models.gpt_oss.config_registry import gpt_oss_20b
+    return in_0_2, in_0_3
 
 
-def gpt_oss_20b_4_layers():
-    config = gpt_oss_20b()
-    config.model_spec.model.layers = config.model_spec.model.layers[:4]
-    return config
-"""
 # By model and flavor: for 0.2, for 0.3.
 ADDED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("llama3", "1B"): (LLAMA_0_2, LLAMA_0_3),
-    ("qwen3", "30B-A3B-4-layers"): (QWEN_0_2, QWEN_0_3),
-    ("gpt_oss", "20b-4-layers"): (GPT_OSS_0_2, GPT_OSS_0_3),
+    ("qwen3", "30B-A3B-4-layers"): _first_layers("qwen3", "qwen3_args", "30B-A3B"),
+    ("gpt_oss", "20b-4-layers"): _first_layers("gpt_oss", "gptoss_configs", "20b"),
 }
 
 

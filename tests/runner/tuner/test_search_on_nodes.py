@@ -1,6 +1,6 @@
 """A search through bench on pretended nodes (pretended.py): what runs, what wins, what is said."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,20 @@ from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
 def plain(values: Mapping[str, Any], number: int) -> Behaviour:
     """Larger micro batches are faster, ZeRO is slower."""
     return steady(1.0 / values["micro_batch_size"] ** 0.5 + 0.1 * values["zero_stage"] + 0.5)
+
+
+class KilledError(Exception):
+    """What ends the bench."""
+
+
+def killed_before(run: int) -> Callable[[int], None]:
+    """What ends the bench before that run, counted from 0."""
+
+    def kill(number: int) -> None:
+        if number == run:
+            raise KilledError
+
+    return kill
 
 
 def test_the_fastest_wins_by_its_long_runs(tmp_path: Path) -> None:
@@ -56,17 +70,10 @@ def test_the_runs_are_those_of_an_ordinary_campaign(tmp_path: Path) -> None:
 
 
 def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
-    class KilledError(Exception):
-        """What ends the bench."""
-
-    def kill(number: int) -> None:
-        if number == 5:
-            raise KilledError
-
     whole = Tuning(tmp_path / "whole", plain)
     expected = whole.go()
     tuning = Tuning(tmp_path / "parts", plain)
-    tuning.nodes.before = kill
+    tuning.nodes.before = killed_before(5)
     with pytest.raises(KilledError):
         tuning.go()
     tuning.nodes.before = lambda _: None
@@ -79,18 +86,11 @@ def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None
 
 
 def test_a_search_stopped_before_its_last_comparison_names_the_winner(tmp_path: Path) -> None:
-    class KilledError(Exception):
-        """What ends the bench."""
-
     whole = Tuning(tmp_path / "whole", plain)
     expected = whole.go()
 
-    def kill(number: int) -> None:
-        if number == len(whole.runs) - 1:
-            raise KilledError
-
     tuning = Tuning(tmp_path / "parts", plain)
-    tuning.nodes.before = kill
+    tuning.nodes.before = killed_before(len(whole.runs) - 1)
     with pytest.raises(KilledError):
         tuning.go()
     tuned = load_tuned(tmp_path / "parts" / "t-rack")
