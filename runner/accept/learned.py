@@ -105,7 +105,7 @@ def _first_apart(curve: Sequence[float], usual: Sequence[float]) -> int | None:
 
 def judge_soak(training: GroupTraining, device: str) -> list[NodeFault]:
     """Find training that becomes slower while it goes on."""
-    rates = slowed(training.rates, floor_of("train_groups", device), 1)
+    rates = slowed([training.rates], floor_of("train_groups", device), 1)
     if rates is None:
         return []
     description = f"training slowed down from {rounded(rates[0])} to {rounded(rates[1])} samples/s"

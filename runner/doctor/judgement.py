@@ -4,8 +4,10 @@ A figure is the median of its samples; of several tries the best one, since othe
 only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
 more than its tolerance: FLOORS, or what noise explains (runner/figures/outliers.py). Noise is the
 standard error of the median, by the samples' MAD, of the figure itself or of its like, and how far
-two tries are apart. node/probe.py and node/probe_deep.py have the units and formulas. What `accept`
-measures beside doctor is judged here, too.
+two tries are apart. Where all devices take their samples at the same time (AT_ONCE), each sample is
+compared with those of the same moment, so that noise of the whole cluster does not count.
+node/probe.py and node/probe_deep.py have the units and formulas. What `accept` measures beside
+doctor is judged here, too.
 """
 
 import statistics
@@ -19,7 +21,7 @@ from node.kinds import having
 from node.parsing import parse
 from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
-from runner.figures.outliers import error, is_low, slowed, spread
+from runner.figures.outliers import error, is_low, relative_to_others, slowed, spread
 from runner.terms.product import Product, Products
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
@@ -77,6 +79,7 @@ DEEP_TESTS: Mapping[str, tuple[str, ...]] = {
 
 
 # Tests of which what seems slow is measured again only by a second probe (`with_tries`).
+AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
 ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"])
 
 
@@ -431,9 +434,7 @@ def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
     """
     slow, floor = [], 2 * floor_of(row.test, device)
     for figure in row.figures:
-        every = tuple(sample for samples in figure.tries for sample in samples)
-        count = len(row.figures)
-        if rates := slowed(figure.tries[-1], floor, count) or slowed(every, floor, count):
+        if rates := slowed(figure.tries, floor, len(row.figures)):
             description = (
                 f"{figure.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
             )
@@ -464,25 +465,40 @@ def judge_figures(
         return ProbeResult(test, (), reason=reason)
     floor = floor_of(test, device)
     usual = reference([figure.value for figure in figures])
-    common = statistics.median(figure.noise for figure in figures)
+    values, noises = compared(test, figures)
+    common = statistics.median(noises)
     slow: list[Figure] = []
     contended: list[Figure] = []
     if test in PAIRS:
         slow, contended = _slow_pairs(figures, floor)
         usual = reference([statistics.median(figure.tries[0]) for figure in figures])
     elif len(figures) > 1:
-        between = spread([figure.value for figure in figures])
-        count = len(figures)
+        between, best = spread(values), reference(values)
         slow = [
             figure
-            for figure in figures
-            if is_low(figure.value, usual, figure.noise, common, floor, count, between)
+            for figure, value, noise in zip(figures, values, noises, strict=True)
+            if is_low(value, best, noise, common, floor, len(figures), between)
         ]
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
             f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
         )
     return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
+
+
+def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:
+    """Return what figures of a test are compared by, and the noise of each, relative to it.
+
+    Of samples that all take at once: the best try's median, relative to the others', and its error.
+    What is slow in its best try is slow in each, so how far tries are apart does not matter.
+    """
+    if test not in AT_ONCE:
+        return [figure.value for figure in figures], [figure.noise for figure in figures]
+    relative = relative_to_others([figure.tries for figure in figures])
+    best = [max(tries, key=statistics.median) for tries in relative]
+    values = [statistics.median(samples) for samples in best]
+    errors = [error(samples) / value for samples, value in zip(best, values, strict=True)]
+    return values, errors
 
 
 def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:

@@ -55,15 +55,49 @@ def jitter(samples: Sequence[float]) -> float:
     return 1.4826 * statistics.median(apart) / 2**0.5 if apart else 0.0
 
 
-def slowed(samples: Sequence[float], floor: float, count: int) -> tuple[float, float] | None:
-    """Return the medians of the first and the last third, if the last is lower and no chance is.
+def slowed(
+    tries: Sequence[Sequence[float]], floor: float, count: int
+) -> tuple[float, float] | None:
+    """Return the medians before and after a series became slower, in a try or over all of them.
 
-    `count` is of how many series the lowest is looked for.
+    It did in a try whose last third is lower than its first, by more than the floor and more than
+    chance, and after which no try is faster again. `count` is of how many series the lowest is
+    looked for.
+
+    >>> fell, stays, recovers = [10.0, 10.1, 9.9, 5.0, 5.1, 4.9], [5.0] * 6, [10.0] * 6
+    >>> slowed([fell, stays], 0.1, 4), slowed([fell, recovers], 0.1, 4)
+    ((10.05, 5.0), None)
     """
-    third = max(1, len(samples) // 3)
-    begin, end = statistics.median(samples[:third]), statistics.median(samples[-third:])
-    noise = jitter(samples) / begin if begin else 0.0
-    return (begin, end) if end < begin * (1 - max(floor, critical(count) * noise)) else None
+    all_samples = [sample for samples in tries for sample in samples]
+    for number, samples in enumerate([*tries, all_samples]):
+        third = max(1, len(samples) // 3)
+        begin = statistics.median(samples[:third])
+        ends = (samples[-third:], *tries[number + 1 :])
+        end = max(statistics.median(rates) for rates in ends)
+        noise = jitter(samples) / begin if begin else 0.0
+        if end < begin * (1 - max(floor, critical(count) * noise)):
+            return begin, end
+    return None
+
+
+def relative_to_others(figures: Sequence[Sequence[Sequence[float]]]) -> list[list[list[float]]]:
+    """Return samples divided by the median of those that all figures took at the same time.
+
+    A figure has tries, a try has samples; what slows all figures at once then shows in none. Tries
+    that only some figures have are left out, and so are samples.
+
+    >>> relative_to_others([[[10.0, 5.0]], [[10.0, 5.0]], [[8.0, 4.0]]])
+    [[[1.0, 1.0]], [[1.0, 1.0]], [[0.8, 0.8]]]
+    """
+    together = [list(zip(*tries, strict=False)) for tries in zip(*figures, strict=False)]
+    references = [[statistics.median(samples) for samples in one_try] for one_try in together]
+    return [
+        [
+            [sample / median for sample, median in zip(samples, medians, strict=False)]
+            for samples, medians in zip(tries, references, strict=False)
+        ]
+        for tries in figures
+    ]
 
 
 def spread(values: Sequence[float]) -> float:

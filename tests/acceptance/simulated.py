@@ -3,7 +3,8 @@
 A figure's tries are drawn from all that were recorded of its test, as (relative to the run's middle
 figure, relative spread of the samples). Half of a drawn deviation stays with the node over its
 tries, the other half is drawn again for each. What numpy calls low for many clusters at once is
-then judged by the real code: only its word counts.
+then judged by the real code: only its word counts. Of tests whose samples are taken at the same
+time (AT_ONCE), levels and spreads are those of samples relative to the other nodes'.
 """
 
 import json
@@ -17,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
-from runner.doctor.judgement import PAIRS, Figure, floor_of, judge_figures
-from runner.figures.outliers import MANY, critical, error
+from runner.doctor.judgement import AT_ONCE, PAIRS, Figure, floor_of, judge_figures
+from runner.figures.outliers import MANY, critical, error, relative_to_others
 
 RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"
 SIZES = (4, 64, 1024)
 TRIES, ALONE = 3, 3
-AT_ONCE = 1 << 21  # figures
+FIGURES = 1 << 21  # that are drawn at once
 DEVICE = "cpu"  # what the recorded nodes train on
 MOST = 0.01  # share of healthy clusters that may fail
 Array = NDArray[np.float64]
@@ -38,6 +39,8 @@ def noise_of(cleans: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, list[li
             tries = [one["tries"] for one in test["figures"]]
             if len(tries) < 2:
                 continue
+            if test["test"] in AT_ONCE:
+                tries = relative_to_others(tries)
             best = [max(statistics.median(samples) for samples in one) for one in tries]
             middle = statistics.median(best)
             for samples in (samples for one in tries for samples in one):
@@ -66,7 +69,7 @@ def failing(
     for test, tries in noise.items():
         recorded = np.array(tries)
         for count in figures_of(test, nodes):
-            at_once = max(1, AT_ONCE // count)
+            at_once = max(1, FIGURES // count)
             for first in range(0, clusters, at_once):
                 size = min(at_once, clusters - first)
                 for number in low_clusters(test, recorded, (size, count), rng):
@@ -84,7 +87,14 @@ def low_clusters(
     levels = np.stack([stays * (1 + (one[..., 0] - 1) / 2) for one in drawn])
     spreads = np.stack([one[..., 1] for one in drawn]) * levels
     pairs = test in PAIRS
-    values, noises = (levels[0], spreads[0] / levels[0]) if pairs else best_of(levels, spreads)
+    at_once = test in AT_ONCE
+    values, noises = (
+        (levels[0], spreads[0] / levels[0])
+        if pairs
+        else best_try(levels, spreads)
+        if at_once
+        else best_of(levels, spreads)
+    )
     for number in np.flatnonzero(low(values, noises, floor_of(test, DEVICE), not pairs).any(1)):
         tries = [np.stack([levels[:, number, at], spreads[:, number, at]], 1) for at in
                  range(shape[1])]  # fmt: skip
@@ -93,7 +103,8 @@ def low_clusters(
             measured_alone = {*order[:ALONE], *order[len(order) // 2 :][:ALONE]}
             tries = [one[: 1 + (at in measured_alone)] for at, one in enumerate(tries)]
         figures = [
-            Figure((f"n{at}",), None, tuple(samples(*pair) for pair in one))
+            # Every second one has its samples in reverse, or all would seem to rise together.
+            Figure((f"n{at}",), None, tuple(samples(*pair)[:: -1 if at % 2 else 1] for pair in one))
             for at, one in enumerate(tries)
         ]
         if judge_figures(test, figures, DEVICE).slow:
@@ -104,6 +115,13 @@ def samples(level: float, spread: float) -> tuple[float, ...]:
     """Return samples of that median, and with that standard error of it."""
     apart = spread / 1.4826 / (math.pi / 2 / 3) ** 0.5
     return (level - apart, level, level + apart)
+
+
+def best_try(levels: Array, spreads: Array) -> tuple[Array, Array]:
+    """Return what figures are compared by where samples are taken at once, and its noise."""
+    order = np.argmax(levels, axis=0)[None]
+    best, error_of_best = (np.take_along_axis(one, order, 0)[0] for one in (levels, spreads))
+    return best, error_of_best / best
 
 
 def best_of(levels: Array, spreads: Array) -> tuple[Array, Array]:
