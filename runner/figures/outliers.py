@@ -45,13 +45,15 @@ def error(samples: Sequence[float]) -> float:
     return math.sqrt(math.pi / 2 / len(samples)) * sigma(samples)
 
 
-def jitter(samples: Sequence[float]) -> float:
+def jitter(tries: Sequence[Sequence[float]]) -> float:
     """Return the standard deviation from one sample to the next, which no drift and no step moves.
 
-    >>> jitter([10.0, 10.1, 9.9, 5.0, 5.1, 4.9]) < 0.3 < sigma([10.0, 10.1, 9.9, 5.0, 5.1, 4.9])
+    >>> step = [10.0, 10.1, 9.9, 5.0, 5.1, 4.9]
+    >>> jitter([step]) < 0.3 < sigma(step)
     True
     """
-    apart = [abs(sample - following) for sample, following in itertools.pairwise(samples)]
+    pairs = [pair for samples in tries for pair in itertools.pairwise(samples)]
+    apart = [abs(sample - following) for sample, following in pairs]
     return 1.4826 * statistics.median(apart) / 2**0.5 if apart else 0.0
 
 
@@ -68,13 +70,14 @@ def slowed(
     >>> slowed([fell, stays], 0.1, 4), slowed([fell, recovers], 0.1, 4)
     ((10.05, 5.0), None)
     """
+    deviation = jitter(tries)
     all_samples = [sample for samples in tries for sample in samples]
     for number, samples in enumerate([*tries, all_samples]):
         third = max(1, len(samples) // 3)
         begin = statistics.median(samples[:third])
         ends = (samples[-third:], *tries[number + 1 :])
         end = max(statistics.median(rates) for rates in ends)
-        noise = jitter(samples) / begin if begin else 0.0
+        noise = deviation / begin if begin else 0.0
         if end < begin * (1 - max(floor, critical(count) * noise)):
             return begin, end
     return None
