@@ -53,7 +53,8 @@ def for_cpus(env: Environment, lines: list[str], indexes: list[str]) -> list[str
         f"{pin} would bring CUDA libraries to a node without GPUs: 3 GB to download and 4.8 GB on"
         f" its disk. {CPU_INDEX} has it without them (0.2 GB) and is not reachable. Name a page or"
         " folder with CPU wheels by python_env_find_links, or a mirror of that index in"
-        " site_mirrors, or go on with `trainbench setup --yes`"
+        " site_mirrors, or go on with `trainbench setup --yes` (`ci` and `bisect`: setup_yes: true"
+        " in the inventory)"
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .pins import Spec
 
 LOG_LINES = 15
+BUILD_ENDS = "[end of output]"  # pip's mark behind what a package's own build printed
 FLAGS = {
     "no_deps": "--no-deps",
     "no_build_isolation": "--no-build-isolation",
@@ -69,7 +70,10 @@ def call(env: Environment, name: str, argv: list[str], variables: dict[str, str]
 
 
 def failure(name: str, output: str, log: str) -> str:
-    """Why a program failed: one sentence where the reason is known, else the end of its log."""
+    """Why a program failed: one sentence where the reason is known, else the end of its log.
+
+    Of a package that does not build, the end of its build, without pip's words that follow.
+    """
     if found_a_full_disk(output):
         disk = full_disk(os.path.dirname(log), tempfile.gettempdir(), output=output)
         return f"{disk} while installing {name}; free some space and run setup again"
@@ -79,4 +83,6 @@ def failure(name: str, output: str, log: str) -> str:
                 f"{line[7:]} (step {name}); correct the pin, or name an index that has it with "
                 "python_env_index_url"
             )
-    return f"{name} cannot be installed; {log} ends with:\n{last_lines(output, LOG_LINES)}"
+    build, mark, _ = output.rpartition(BUILD_ENDS)
+    lines = last_lines(build if mark else output, LOG_LINES)
+    return f"{name} cannot be {'built' if mark else 'installed'}; {log} ends with:\n{lines}"

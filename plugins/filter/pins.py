@@ -182,7 +182,7 @@ class Plan:
         )
 
     def tree_step(self, name: str, editable: bool = False) -> dict[str, Any]:
-        """A step that installs one of the trees."""
+        """A step that installs one of the trees, built in the environment itself."""
         tree = next(candidate for candidate in self.trees if candidate["name"] == name)
         step_tree = {"path": tree["path"], "identity": tree["identity"], "editable": editable}
         return {"name": name, "tree": step_tree, "no_build_isolation": True}
@@ -289,7 +289,9 @@ class Plan:
             if install not in ("", "copy", "editable"):
                 raise PinError(f"{self.where}, {name}: install is {install!r}; copy or editable")
             if install:
-                steps.append(self.tree_step(name, editable=install == "editable"))
+                step = self.tree_step(name, editable=install == "editable")
+                # Without pins for the build, pip takes what the package itself asks for.
+                steps.append({**step, "no_build_isolation": bool(self.pin.get("build"))})
         return steps + self.apex_step()
 
     def image(self, steps: list[dict[str, Any]]) -> dict[str, Any]:

@@ -188,6 +188,10 @@ def test_failures_are_one_sentence_where_the_reason_is_known() -> None:
         "index that has it with python_env_index_url"
     )
     assert failure("x", "one\n\ntwo\n", "/l").endswith("/l ends with:\none\ntwo")
+    build = "  SyntaxError: invalid syntax\n  [end of output]\n\n  note: This error originates"
+    assert failure("source", build, "/l") == (
+        "source cannot be built; /l ends with:\n  SyntaxError: invalid syntax"
+    )
 
 
 def test_packages_are_read_as_they_lie_there(tmp_path: Path) -> None:

@@ -145,6 +145,13 @@ def test_patches_are_found_in_the_systems_role_or_apexs_and_tell_trees_apart() -
     assert apex["path"] == f"{HOME}/sources/apex"
 
 
+def test_a_source_is_built_with_the_build_pins_or_else_with_what_it_asks_for() -> None:
+    source = {"repository": "https://github.com/m/trainer", "commit": COMMIT, "install": "copy"}
+    with_pins = plan("plain", source=source, build=["setuptools==79.0.1"])["steps"][-1]
+    assert (with_pins["name"], with_pins["no_build_isolation"]) == ("source", True)
+    assert plan("plain", source=source)["steps"][-1]["no_build_isolation"] is False
+
+
 def test_a_commit_of_deepspeed_is_a_tree() -> None:
     block = {"version": "0.8.0", "repository": "https://github.com/m/DeepSpeed", "commit": COMMIT}
     found = plan(deepspeed=block)
