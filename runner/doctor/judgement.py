@@ -21,7 +21,14 @@ from node.kinds import having
 from node.parsing import parse
 from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
-from runner.figures.outliers import error, is_low, relative_to_others, slowed, spread
+from runner.figures.outliers import (
+    error,
+    is_low,
+    jitter,
+    relative_to_others,
+    slowed,
+    spread,
+)
 from runner.terms.product import Product, Products
 
 PROBE_MARK = "TRAINBENCH_DOCTOR "
@@ -430,17 +437,22 @@ def wrong_products(
 def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
     """Find devices that slow down while they compute: heat, or a power limit.
 
-    One that slowed down in its first try and stays slow in the next is found by all of them.
+    By their own samples, and beside the others' of the same moment, of which noise of all is gone.
+    One that slowed down in one try and stays slow in the next is found by all of them.
     """
-    slow, floor = [], 2 * floor_of(row.test, device)
-    for figure in row.figures:
-        if rates := slowed(figure.tries, floor, len(row.figures)):
-            description = (
-                f"{figure.label}: it slows down from {rounded(rates[0])} to {rounded(rates[1])}"
-            )
-            slow.append(
-                SlowPart(row.test, figure.nodes, f"{description} TFLOP/s while it computes")
-            )
+    floor, count = 2 * floor_of(row.test, device), len(row.figures)
+    relative = relative_to_others([figure.tries for figure in row.figures])
+    common = statistics.median(map(jitter, relative)) if relative else 0.0
+    slow = []
+    for figure, tries in zip(row.figures, relative, strict=True):
+        if rates := slowed(figure.tries, floor, count):
+            change = f"from {rounded(rates[0])} to {rounded(rates[1])} {TESTS[row.test][1]}"
+        elif shares := slowed(tries, floor, count, common):
+            change = f"from {shares[0]:.0%} to {shares[1]:.0%} of the other devices' rate"
+        else:
+            continue
+        description = f"{figure.label}: it slows down {change} while it computes"
+        slow.append(SlowPart(row.test, figure.nodes, description))
     return slow
 
 

@@ -58,19 +58,19 @@ def jitter(tries: Sequence[Sequence[float]]) -> float:
 
 
 def slowed(
-    tries: Sequence[Sequence[float]], floor: float, count: int
+    tries: Sequence[Sequence[float]], floor: float, count: int, deviation: float | None = None
 ) -> tuple[float, float] | None:
     """Return the medians before and after a series became slower, in a try or over all of them.
 
     It did in a try whose last third is lower than its first, by more than the floor and more than
     chance, and after which no try is faster again. `count` is of how many series the lowest is
-    looked for.
+    looked for; `deviation` is their jitter, where it is known better than by one series.
 
     >>> fell, stays, recovers = [10.0, 10.1, 9.9, 5.0, 5.1, 4.9], [5.0] * 6, [10.0] * 6
     >>> slowed([fell, stays], 0.1, 4), slowed([fell, recovers], 0.1, 4)
     ((10.05, 5.0), None)
     """
-    deviation = jitter(tries)
+    deviation = jitter(tries) if deviation is None else deviation
     all_samples = [sample for samples in tries for sample in samples]
     for number, samples in enumerate([*tries, all_samples]):
         third = max(1, len(samples) // 3)

@@ -154,3 +154,19 @@ def test_a_device_that_recovers_did_not_slow_down() -> None:
     steady = (28.1, 27.0, 31.1, 27.7, 29.1, 30.2, 32.0, 27.8)
     figures = [Figure(("node1",), 0, (fell, steady)), Figure(("node2",), 0, (steady, steady))]
     assert slowing(judge_figures("sustained", figures, "cpu"), "cpu") == []
+
+
+def test_a_device_that_slows_down_among_unsteady_ones_is_found_beside_the_others() -> None:
+    """As planted: noise of all nodes hid it in its own eight samples."""
+    tries = (
+        (16.0, 12.9, 23.5, 21.0, 18.0, 17.2, 20.4, 20.7),
+        (15.0, 13.5, 23.3, 18.0, 16.1, 17.1, 22.7, 18.8),
+        (18.4, 13.3, 19.8, 20.1, 10.2, 4.2, 7.1, 5.6),
+        (15.2, 15.0, 21.1, 18.1, 17.1, 18.8, 20.8, 19.8),
+    )
+    figures = [Figure((f"node{at}",), 0, (one,)) for at, one in enumerate(tries, 1)]
+    (found,) = slowing(judge_figures("sustained", figures, "cpu"), "cpu")
+    assert found.words == (
+        "node3 device 0: it slows down from 109% to 32% of the other devices' rate while it"
+        " computes"
+    )
