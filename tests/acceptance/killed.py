@@ -1,0 +1,143 @@
+"""An acceptance of four real nodes that is killed in each of its stages, and goes on each time.
+
+    python -m tests.acceptance.killed ssh
+    python -m tests.acceptance.killed slurm [--keep FOLDER]
+
+Slurm: an ordinary user sets torch_gpt up on the folder that the nodes share, which takes minutes.
+Prints how long each stage took, what was kept, and what the same stages take on more nodes. Root.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from runner.accept.scope import STAGES
+from tests.acceptance.bed import NODES, bed
+from tests.cluster.slurm import SlurmCluster
+from tests.on_slurm.campaign import user_folder
+
+WITHIN_S = 3.0  # of a stage, it is killed
+MOST_S = 900.0
+Start = Callable[[Sequence[str], Path], "subprocess.Popen[Any]"]
+
+
+@dataclass
+class Place:
+    """Where `accept` runs: its words without the command, how it starts and how it is killed."""
+
+    words: list[str]
+    runs: Path
+    start: Start
+    kill: Callable[["subprocess.Popen[Any]"], None]
+
+
+@contextmanager
+def over_ssh() -> Iterator[Place]:
+    """Four nodes by ssh, this machine as the control node."""
+
+    def start(words: Sequence[str], log: Path) -> "subprocess.Popen[Any]":
+        with log.open("w") as err, log.with_suffix(".json").open("w") as out:
+            return subprocess.Popen(words, stdout=out, stderr=err, start_new_session=True)
+
+    with bed() as made:
+        yield Place(["-i", str(made.inventory)], made.runs, start, lambda process: process.kill())
+
+
+@contextmanager
+def on_slurm() -> Iterator[Place]:
+    """Four compute nodes, an ordinary user on the login node."""
+    with SlurmCluster(NODES, variables={"cluster_systems": ["torch_gpt"]}) as cluster:
+        verified = f"verify_out_dir={user_folder(cluster, 'verify')}"
+        setup = ["ansible-playbook", "playbooks/setup.yml", "-i", str(cluster.inventory)]
+        ran = cluster.run([*setup, "-e", verified], timeout=MOST_S)
+        if ran.returncode:
+            raise SystemExit(f"setup failed: {ran.stdout[-2000:]}")
+        runs = user_folder(cluster, "accept")
+
+        def start(words: Sequence[str], log: Path) -> "subprocess.Popen[Any]":
+            with log.open("w") as err, log.with_suffix(".json").open("w") as out:
+                return cluster.popen(words, stdout=out, stderr=err)
+
+        def kill(process: "subprocess.Popen[Any]") -> None:
+            for pid, argv in cluster.login.processes():
+                if "accept" in argv and str(runs) in argv:
+                    cluster.login.signal(pid, signal.SIGKILL)
+            process.wait()
+
+        yield Place(["-i", str(cluster.inventory)], runs, start, kill)
+
+
+def command(place: Place, *more: str) -> list[str]:
+    """The one command that is killed and run again."""
+    argv = [sys.executable, "-m", "runner", "accept", *place.words, "--runs", str(place.runs)]
+    return [*argv, "--quick", "--storage-gib", "0.125", *more]
+
+
+def killed_in(place: Place, stage: str, log: Path) -> list[str]:
+    """Kill it a few seconds into a stage; return the stages that it said were done before."""
+    process = place.start(command(place), log)
+    end = time.monotonic() + MOST_S
+    while f"{stage}: " not in log.read_text(errors="replace") and time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit(f"accept ended before stage {stage}: {log.read_text()[-2000:]}")
+        time.sleep(0.1)
+    time.sleep(WITHIN_S)
+    place.kill(process)
+    process.wait()
+    lines = [
+        line for line in log.read_text(errors="replace").splitlines() if "going on with" in line
+    ]
+    kept = lines[0].rpartition(": ")[2].removesuffix(" done") if lines else ""
+    return [stage for stage in kept.split(", ") if stage]
+
+
+def main() -> int:
+    """Exit code 0: each kill kept every finished stage, and the last command ended with a pass."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.acceptance.killed",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("engine", choices=["ssh", "slurm"])
+    parser.add_argument("--keep", type=Path, help="copy what accept left to this folder")
+    chosen = parser.parse_args()
+    fine = True
+    with (
+        tempfile.TemporaryDirectory(prefix="killed-", dir="/var/tmp") as name,
+        (over_ssh if chosen.engine == "ssh" else on_slurm)() as place,
+    ):
+        logs = Path(name)
+        for number, stage in enumerate(STAGES):
+            kept = killed_in(place, stage, logs / f"{stage}.log")
+            fine = fine and kept == list(STAGES[:number])
+            print(f"killed in {stage}; kept: {', '.join(kept) or 'nothing'}", flush=True)
+        last = logs / "last.log"
+        code = place.start(command(place, "--format", "json"), last).wait(MOST_S)
+        answer = json.loads(last.with_suffix(".json").read_text() or "{}")
+        print(last.read_text(errors="replace"))
+        took = {stage["stage"]: stage["took_s"] for stage in answer.get("stages", ())}
+        rows = [[stage, f"{took[stage]:.0f}" if stage in took else "no result"] for stage in STAGES]
+        print(tabulate(rows, ["stage", "s, four nodes"], "github"))
+        planned = place.start(command(place, "--plan"), logs / "plan.log")
+        planned.wait(MOST_S)
+        print(f"\ncomputed:\n{(logs / 'plan.json').read_text()}")
+        if chosen.keep:
+            shutil.copytree(place.runs, chosen.keep, dirs_exist_ok=True)
+    print(f"\nexit code of the last command: {code}")
+    return 0 if fine and code == 0 and set(took) == set(STAGES) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
