@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOG_LINES = 15
 BUILD_ENDS = "[end of output]"  # pip's mark behind what a package's own build printed
+NOT_BUILT = re.compile(r"(?:Failed building wheel for|╰─>) ([A-Za-z0-9][\w.-]*)\s*$", re.MULTILINE)
 FLAGS = {
     "no_deps": "--no-deps",
     "no_build_isolation": "--no-build-isolation",
@@ -83,6 +84,9 @@ def failure(name: str, output: str, log: str) -> str:
                 f"{line[7:]} (step {name}); correct the pin, or name an index that has it with "
                 "python_env_index_url"
             )
-    build, mark, _ = output.rpartition(BUILD_ENDS)
-    lines = last_lines(build if mark else output, LOG_LINES)
-    return f"{name} cannot be {'built' if mark else 'installed'}; {log} ends with:\n{lines}"
+    build, mark, after = output.rpartition(BUILD_ENDS)
+    if mark:
+        packages = NOT_BUILT.findall(after)
+        what = f"{name}: {packages[-1]}" if packages else name
+        return f"{what} cannot be built; {log} has:\n{last_lines(build, LOG_LINES)}"
+    return f"{name} cannot be installed; {log} ends with:\n{last_lines(output, LOG_LINES)}"

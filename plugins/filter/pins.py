@@ -182,7 +182,7 @@ class Plan:
         )
 
     def tree_step(self, name: str, editable: bool = False) -> dict[str, Any]:
-        """A step that installs one of the trees, built in the environment itself."""
+        """A step that installs one of the trees."""
         tree = next(candidate for candidate in self.trees if candidate["name"] == name)
         step_tree = {"path": tree["path"], "identity": tree["identity"], "editable": editable}
         return {"name": name, "tree": step_tree, "no_build_isolation": True}

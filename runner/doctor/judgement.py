@@ -22,10 +22,11 @@ from node.parsing import parse
 from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
 from runner.figures.outliers import (
+    best_of_tries,
     error,
     is_low,
     jitter,
-    relative_to_others,
+    relative_to_median,
     slowed,
     spread,
 )
@@ -86,8 +87,8 @@ DEEP_TESTS: Mapping[str, tuple[str, ...]] = {
 
 
 # Tests of which what seems slow is measured again only by a second probe (`with_tries`).
-AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
 ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"])
+AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
 
 
 def check_of(test: str) -> str:
@@ -437,18 +438,24 @@ def wrong_products(
 def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
     """Find devices that slow down while they compute: heat, or a power limit.
 
-    By their own samples, and beside the others' of the same moment, of which noise of all is gone.
-    One that slowed down in one try and stays slow in the next is found by all of them.
+    By their own samples; or beside the median of all devices, without noise that all have, where
+    their own samples fall, too. One that is fast again in a later try did not slow down.
     """
     floor, count = 2 * floor_of(row.test, device), len(row.figures)
-    relative = relative_to_others([figure.tries for figure in row.figures])
+    relative = relative_to_median([figure.tries for figure in row.figures])
     common = statistics.median(map(jitter, relative)) if relative else 0.0
     slow = []
-    for figure, tries in zip(row.figures, relative, strict=True):
+    for number, figure in enumerate(row.figures):
         if rates := slowed(figure.tries, floor, count):
             change = f"from {rounded(rates[0])} to {rounded(rates[1])} {TESTS[row.test][1]}"
-        elif shares := slowed(tries, floor, count, common):
-            change = f"from {shares[0]:.0%} to {shares[1]:.0%} of the other devices' rate"
+        elif relative and slowed(figure.tries, floor, count, 0.0):
+            tries = relative[number]
+            # By one try alone it is only measured again.
+            noise = common if len(tries) == 1 else max(common, jitter(tries))
+            shares = slowed(tries, floor, count, noise)
+            if not shares:
+                continue
+            change = f"from {shares[0]:.0%} to {shares[1]:.0%} of the median of all devices"
         else:
             continue
         description = f"{figure.label}: it slows down {change} while it computes"
@@ -501,16 +508,14 @@ def judge_figures(
 def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:
     """Return what figures of a test are compared by, and the noise of each, relative to it.
 
-    Of samples that all take at once: the best try's median, relative to the others', and its error.
-    What is slow in its best try is slow in each, so how far tries are apart does not matter.
+    Of samples that all take at once, what is slow in its best try is slow in each, so that it does
+    not matter how far tries are apart.
     """
-    if test not in AT_ONCE:
-        return [figure.value for figure in figures], [figure.noise for figure in figures]
-    relative = relative_to_others([figure.tries for figure in figures])
-    best = [max(tries, key=statistics.median) for tries in relative]
-    values = [statistics.median(samples) for samples in best]
-    errors = [error(samples) / value for samples, value in zip(best, values, strict=True)]
-    return values, errors
+    at_once = test in AT_ONCE
+    relative = relative_to_median([figure.tries for figure in figures]) if at_once else []
+    if relative:
+        return best_of_tries(relative)
+    return [figure.value for figure in figures], [figure.noise for figure in figures]
 
 
 def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:

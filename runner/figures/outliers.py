@@ -18,6 +18,7 @@ ALPHA = 0.001  # that any healthy figure of one test is called low
 OFFSET = 1.0  # standard deviations that the reference lies above the middle, of few figures
 MANY = 8  # figures, of which the spread between them can be told
 LEAST = 3.0
+FEWEST = 3  # figures, of which samples of one moment are compared
 
 
 @functools.cache
@@ -83,24 +84,50 @@ def slowed(
     return None
 
 
-def relative_to_others(figures: Sequence[Sequence[Sequence[float]]]) -> list[list[list[float]]]:
-    """Return samples divided by the median of those that all figures took at the same time.
+def relative_to_median(figures: Sequence[Sequence[Sequence[float]]]) -> list[list[list[float]]]:
+    """Return samples divided by the median of all figures' samples of the same moment.
 
-    A figure has tries, a try has samples; what slows all figures at once then shows in none. Tries
-    that only some figures have are left out, and so are samples.
+    A figure has tries, a try has samples. What slows all figures at once then shows in none. Empty
+    where moments cannot be compared: fewer than three figures, or not all with the same samples.
 
-    >>> relative_to_others([[[10.0, 5.0]], [[10.0, 5.0]], [[8.0, 4.0]]])
+    >>> relative_to_median([[[10.0, 5.0]], [[10.0, 5.0]], [[8.0, 4.0]]])
     [[[1.0, 1.0]], [[1.0, 1.0]], [[0.8, 0.8]]]
     """
-    together = [list(zip(*tries, strict=False)) for tries in zip(*figures, strict=False)]
-    references = [[statistics.median(samples) for samples in one_try] for one_try in together]
+    sizes = {tuple(map(len, tries)) for tries in figures}
+    if len(figures) < FEWEST or len(sizes) != 1:
+        return []
+    moments = [list(zip(*samples, strict=True)) for samples in zip(*figures, strict=True)]
+    medians = [[statistics.median(samples) for samples in one_try] for one_try in moments]
+    if not all(median for one_try in medians for median in one_try):
+        return []
     return [
         [
-            [sample / median for sample, median in zip(samples, medians, strict=False)]
-            for samples, medians in zip(tries, references, strict=False)
+            [sample / median for sample, median in zip(samples, one_try, strict=True)]
+            for samples, one_try in zip(tries, medians, strict=True)
         ]
         for tries in figures
     ]
+
+
+def best_of_tries(
+    relative: Sequence[Sequence[Sequence[float]]],
+) -> tuple[list[float], list[float]]:
+    """Return each figure's median in its best try, and the error of it, relative to the median.
+
+    `relative` is relative_to_median's. Medians are relative to the reference of their try, so that
+    a try in which others were busy is no better for those that were not. Each figure is a part of
+    the median of its moment, so that errors are larger than the samples show.
+    """
+    count = len(relative)
+    medians = [[statistics.median(samples) for samples in tries] for tries in relative]
+    references = [reference(one_try) for one_try in zip(*medians, strict=True)]
+    values, errors = [], []
+    for tries, middles in zip(relative, medians, strict=True):
+        shares = [middle / usual for middle, usual in zip(middles, references, strict=True)]
+        best = shares.index(max(shares))
+        values.append(shares[best])
+        errors.append(error(tries[best]) / middles[best] * math.sqrt(count / (count - 1)))
+    return values, errors
 
 
 def spread(values: Sequence[float]) -> float:

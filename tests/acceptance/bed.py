@@ -21,7 +21,7 @@ from tests.cluster.node import Node
 from tests.conftest import ROOT
 
 NODES = 4
-SHARE = 0.3  # of a processor for each node: four of them leave room on two processors
+SHARE = 0.4  # of a processor for each node: four of them leave room on two processors
 MOST_S = 900.0
 RUNTIME = ROOT / ".trainbench"
 VARIABLES: dict[str, Any] = {
@@ -115,7 +115,7 @@ class Accepting:
         chosen = [word for stage in stages for word in ("--stage", stage)]
         argv = [
             *(sys.executable, "-m", "runner", "accept", "-i", str(made.inventory)),
-            *("--runs", str(made.runs), "--quick", "--storage-gib", "0.125", "--format", "json"),
+            *("--runs", str(made.runs), "--quick", "--storage-gib", "0.0625", "--format", "json"),
             *(*chosen, *more),
         ]
         with self._out.open("w") as out, self._err.open("a") as err:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tabulate import tabulate
 from runner.accept.scope import STAGES
 from tests.acceptance.bed import NODES, bed
 from tests.cluster.slurm import SlurmCluster
+from tests.cluster.system import ClusterError
 from tests.on_slurm.campaign import user_folder
 
 WITHIN_S = 3.0  # of a stage, it is killed
@@ -73,8 +74,8 @@ def on_slurm() -> Iterator[Place]:
         def kill(process: "subprocess.Popen[Any]") -> None:
             for pid, argv in cluster.login.processes():
                 if "accept" in argv and str(runs) in argv:
-                    cluster.login.signal(pid, signal.SIGKILL)
-            process.wait()
+                    with suppress(ClusterError):  # it has ended meanwhile
+                        cluster.login.signal(pid, signal.SIGKILL)
 
         yield Place(["-i", str(cluster.inventory)], runs, start, kill)
 
@@ -89,13 +90,14 @@ def killed_in(place: Place, stage: str, log: Path) -> list[str]:
     """Kill it a few seconds into a stage; return the stages that it said were done before."""
     process = place.start(command(place), log)
     end = time.monotonic() + MOST_S
-    while f"{stage}: " not in log.read_text(errors="replace") and time.monotonic() < end:
-        if process.poll() is not None:
-            raise SystemExit(f"accept ended before stage {stage}: {log.read_text()[-2000:]}")
+    while f"{stage}: " not in log.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > end:
+            place.kill(process)
+            raise SystemExit(f"accept did not reach stage {stage}: {log.read_text()[-2000:]}")
         time.sleep(0.1)
     time.sleep(WITHIN_S)
     place.kill(process)
-    process.wait()
+    process.wait(MOST_S)
     lines = [
         line for line in log.read_text(errors="replace").splitlines() if "going on with" in line
     ]

@@ -4,7 +4,8 @@ A figure's tries are drawn from all that were recorded of its test, as (relative
 figure, relative spread of the samples). Half of a drawn deviation stays with the node over its
 tries, the other half is drawn again for each. What numpy calls low for many clusters at once is
 then judged by the real code: only its word counts. Of tests whose samples are taken at the same
-time (AT_ONCE), levels and spreads are those of samples relative to the other nodes'.
+time (AT_ONCE), levels and spreads are those of samples relative to the median of all nodes; samples
+are drawn one by one, and what fails is measured again, as `accept` does.
 """
 
 import json
@@ -17,15 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from node.probe_deep import PARTS
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
-from runner.doctor.judgement import AT_ONCE, PAIRS, Figure, floor_of, judge_figures
-from runner.figures.outliers import MANY, critical, error, relative_to_others
+from runner.doctor.judgement import AT_ONCE, PAIRS, Figure, floor_of, judge_figures, slowing
+from runner.figures.outliers import MANY, critical, error, relative_to_median
 
 RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"
 SIZES = (4, 64, 1024)
 TRIES, ALONE = 3, 3
 FIGURES = 1 << 21  # that are drawn at once
 DEVICE = "cpu"  # what the recorded nodes train on
+NEAR = 0.8  # of the way to a fault: below it, nothing is judged
+LEAST_RATE = 0.01
 MOST = 0.01  # share of healthy clusters that may fail
 Array = NDArray[np.float64]
 Noise = Mapping[str, Sequence[Sequence[float]]]
@@ -40,7 +44,7 @@ def noise_of(cleans: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, list[li
             if len(tries) < 2:
                 continue
             if test["test"] in AT_ONCE:
-                tries = relative_to_others(tries)
+                tries = relative_to_median(tries) or tries
             best = [max(statistics.median(samples) for samples in one) for one in tries]
             middle = statistics.median(best)
             for samples in (samples for one in tries for samples in one):
@@ -69,10 +73,11 @@ def failing(
     for test, tries in noise.items():
         recorded = np.array(tries)
         for count in figures_of(test, nodes):
-            at_once = max(1, FIGURES // count)
-            for first in range(0, clusters, at_once):
-                size = min(at_once, clusters - first)
-                for number in low_clusters(test, recorded, (size, count), rng):
+            batch = max(1, FIGURES // count)
+            failing_of = unsteady_clusters if test in AT_ONCE else low_clusters
+            for first in range(0, clusters, batch):
+                size = min(batch, clusters - first)
+                for number in failing_of(test, recorded, (size, count), rng):
                     bad[first + number] = True
                     tests[test] = tests.get(test, 0) + 1
     return int(bad.sum()), tests
@@ -87,14 +92,7 @@ def low_clusters(
     levels = np.stack([stays * (1 + (one[..., 0] - 1) / 2) for one in drawn])
     spreads = np.stack([one[..., 1] for one in drawn]) * levels
     pairs = test in PAIRS
-    at_once = test in AT_ONCE
-    values, noises = (
-        (levels[0], spreads[0] / levels[0])
-        if pairs
-        else best_try(levels, spreads)
-        if at_once
-        else best_of(levels, spreads)
-    )
+    values, noises = (levels[0], spreads[0] / levels[0]) if pairs else best_of(levels, spreads)
     for number in np.flatnonzero(low(values, noises, floor_of(test, DEVICE), not pairs).any(1)):
         tries = [np.stack([levels[:, number, at], spreads[:, number, at]], 1) for at in
                  range(shape[1])]  # fmt: skip
@@ -103,8 +101,7 @@ def low_clusters(
             measured_alone = {*order[:ALONE], *order[len(order) // 2 :][:ALONE]}
             tries = [one[: 1 + (at in measured_alone)] for at, one in enumerate(tries)]
         figures = [
-            # Every second one has its samples in reverse, or all would seem to rise together.
-            Figure((f"n{at}",), None, tuple(samples(*pair)[:: -1 if at % 2 else 1] for pair in one))
+            Figure((f"n{at}",), None, tuple(samples(*pair) for pair in one))
             for at, one in enumerate(tries)
         ]
         if judge_figures(test, figures, DEVICE).slow:
@@ -117,11 +114,47 @@ def samples(level: float, spread: float) -> tuple[float, ...]:
     return (level - apart, level, level + apart)
 
 
-def best_try(levels: Array, spreads: Array) -> tuple[Array, Array]:
-    """Return what figures are compared by where samples are taken at once, and its noise."""
-    order = np.argmax(levels, axis=0)[None]
-    best, error_of_best = (np.take_along_axis(one, order, 0)[0] for one in (levels, spreads))
-    return best, error_of_best / best
+def unsteady_clusters(
+    test: str, recorded: Array, shape: tuple[int, int], rng: np.random.Generator
+) -> Iterator[int]:
+    """Yield the clusters of which the real code calls a device slow, or slowing down, in each try.
+
+    Judged are those of which a device comes near it in its first try.
+    """
+    stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
+
+    def measured(levels: Array) -> Array:
+        drawn = recorded[rng.integers(len(recorded), size=levels.shape)]
+        deviations = drawn[..., 1, None] / math.sqrt(math.pi / 2 / PARTS)
+        noise = deviations * rng.standard_normal((*levels.shape, PARTS))
+        rates: Array = (levels * (1 + (drawn[..., 0] - 1) / 2))[..., None] * (1 + noise)
+        return np.maximum(rates, LEAST_RATE)
+
+    first, third = measured(stays), PARTS // 3
+    middles, floor = np.median(first, axis=-1), floor_of(test, DEVICE)
+    apart, chance = np.median(recorded[:, 1]), critical(shape[1])
+    lowest = 1 - NEAR * max(floor, chance * apart)
+    fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
+    begins, ends = np.median(first[..., :third], -1), np.median(first[..., -third:], -1)
+    usual = np.quantile(middles, 0.75, axis=1, keepdims=True)
+    near = (middles < lowest * usual) | (ends < fall * begins)
+    for number in np.flatnonzero(near.any(1)):
+        tries = [first[number]]
+        while fails(test, np.stack(tries, 1)):
+            if len(tries) == TRIES:
+                yield int(number)
+                break
+            tries.append(measured(stays[number]))
+
+
+def fails(test: str, tries: Array) -> bool:
+    """Whether the real code finds a fault; `tries` are devices x tries x samples."""
+    figures = [
+        Figure((f"n{at}",), 0, tuple(map(tuple, device.tolist())))
+        for at, device in enumerate(tries)
+    ]
+    row = judge_figures(test, figures, DEVICE)
+    return bool(row.slow or slowing(row, DEVICE))
 
 
 def best_of(levels: Array, spreads: Array) -> tuple[Array, Array]:

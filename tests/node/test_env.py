@@ -188,9 +188,12 @@ def test_failures_are_one_sentence_where_the_reason_is_known() -> None:
         "index that has it with python_env_index_url"
     )
     assert failure("x", "one\n\ntwo\n", "/l").endswith("/l ends with:\none\ntwo")
-    build = "  SyntaxError: invalid syntax\n  [end of output]\n\n  note: This error originates"
+    build = "  SyntaxError: invalid syntax\n  [end of output]\n\n  note: This error originates\n"
     assert failure("source", build, "/l") == (
-        "source cannot be built; /l ends with:\n  SyntaxError: invalid syntax"
+        "source cannot be built; /l has:\n  SyntaxError: invalid syntax"
+    )
+    assert failure("requirements", f"{build}  ERROR: Failed building wheel for apex\n", "/l") == (
+        "requirements: apex cannot be built; /l has:\n  SyntaxError: invalid syntax"
     )
 
 

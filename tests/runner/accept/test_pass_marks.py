@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,6 +168,38 @@ def test_a_device_that_slows_down_among_unsteady_ones_is_found_beside_the_others
     figures = [Figure((f"node{at}",), 0, (one,)) for at, one in enumerate(tries, 1)]
     (found,) = slowing(judge_figures("sustained", figures, "cpu"), "cpu")
     assert found.words == (
-        "node3 device 0: it slows down from 109% to 32% of the other devices' rate while it"
+        "node3 device 0: it slows down from 109% to 32% of the median of all devices while it"
         " computes"
     )
+
+
+FULL, HALF = (1000.0, 1001.0) * 4, (500.0, 501.0) * 4
+
+
+@pytest.mark.parametrize(
+    ("tries", "slow"),
+    [
+        # Devices that became faster do not make steady ones slower.
+        (
+            {"a": [(750.0,) * 2 + (1000.0,) * 6], "b": [FULL], "c": [(750.0,) * 2 + (1000.0,) * 6]},
+            [],
+        ),
+        # What others did in one try makes no other try the best one.
+        ({"a": [HALF, FULL], "b": [HALF, FULL], "c": [(700.0,) * 8] * 2, "d": [FULL] * 2}, ["c"]),
+        # Two are compared by their own samples, and so are tries that one of them lacks.
+        ({"a": [HALF, FULL], "b": [FULL, FULL]}, []),
+        ({"a": [HALF, FULL], "b": [FULL, FULL], "c": [FULL]}, []),
+        # A stalled sample is 0, at which nothing is relative.
+        ({name: [(0.0, *FULL[1:])] for name in "abc"}, []),
+    ],
+)
+def test_devices_that_measure_at_once(tries: dict[str, list[Any]], slow: list[str]) -> None:
+    figures = [Figure((name,), 0, tuple(map(tuple, each))) for name, each in tries.items()]
+    row = judge_figures("sustained", figures, "cuda")
+    assert [figure.nodes[0] for figure in row.slow] == slow
+    assert slowing(row, "cuda") == []
+
+
+def test_one_unsteady_device_is_too_noisy_to_tell() -> None:
+    figure = Figure(("node1",), 0, ((1.0, 9.0, 2.0, 30.0, 4.0, 17.0, 1.0, 25.0),))
+    assert judge_figures("sustained", [figure], "cpu").noisy
