@@ -87,6 +87,6 @@ def failure(name: str, output: str, log: str) -> str:
     build, mark, after = output.rpartition(BUILD_ENDS)
     if mark:
         packages = NOT_BUILT.findall(after)
-        what = f"{name}: {packages[-1]}" if packages else name
-        return f"{what} cannot be built; {log} has:\n{last_lines(build, LOG_LINES)}"
+        step = f"{name}: {packages[-1]}" if packages else name
+        return f"{step} cannot be built; {log} has:\n{last_lines(build, LOG_LINES)}"
     return f"{name} cannot be installed; {log} ends with:\n{last_lines(output, LOG_LINES)}"
