@@ -123,8 +123,9 @@ def main() -> int:
         logs = Path(name)
         for number, stage in enumerate(STAGES):
             kept = killed_in(place, stage, logs / f"{stage}.log")
-            fine = fine and kept == list(STAGES[:number])
-            print(f"killed in {stage}; kept: {', '.join(kept) or 'nothing'}", flush=True)
+            # What the command before had finished when it was killed in the stage before.
+            fine = fine and kept == list(STAGES[: max(0, number - 1)])
+            print(f"kept: {', '.join(kept) or 'nothing'}; then killed in {stage}", flush=True)
         last = logs / "last.log"
         code = place.start(command(place, "--format", "json"), last).wait(MOST_S)
         answer = json.loads(last.with_suffix(".json").read_text() or "{}")
