@@ -43,7 +43,7 @@ class Trainer:
         self.folder, self.group, self.runs = folder, group, runs
         new_repository(folder, MATRIX)
         for number in range(COMMITS):
-            count = 20_000 if number < SLOW else 40_000
+            count = 100_000 if number < SLOW else 200_000
             broken = "def (\n" if number == BROKEN else ""
             files = {
                 "train.py": loop(count, steps=60, clock="process_time"),
