@@ -17,6 +17,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.relied import changed_files
 from runner.inventory.inventory import refuse_unedited
 from runner.launch.engine import Engine
+from runner.systems.common.pins import pins
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
@@ -111,10 +112,20 @@ def _refuse_bare(facts: Mapping[str, Inspected], wanted: Sequence[str], setup: s
     ]
     if manifests and bare:
         verb = "is" if len(bare) == 1 else "are"
+        cure = setup
+        if any(map(_may_be_of_a_matrix, manifests)):
+            cure += "; for one of a matrix's `pins`: setup --matrix FILE"
+        missing = " and no ".join(manifests)
         raise UserError(
-            f"{listing(bare)} {verb} not set up for this: there is no {' and no '.join(manifests)};"
-            f" {setup}"
+            f"{listing(bare)} {verb} not set up for this: there is no {missing}; {cure}"
         )
+
+
+def _may_be_of_a_matrix(name: str) -> bool:
+    """Whether no system has a pin set of this name by itself."""
+    kind, _, subject = name.partition(" ")
+    system, _, pin = subject.partition("/")
+    return kind != "dataset" and (system == "command" or pin not in pins(system))
 
 
 def _asked(root: PurePosixPath, cluster: Cluster, wanted: Sequence[str], matrix: str) -> Sought:
