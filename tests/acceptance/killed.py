@@ -123,8 +123,8 @@ def main() -> int:
         logs = Path(name)
         for number, stage in enumerate(STAGES):
             kept = killed_in(place, stage, logs / f"{stage}.log")
-            # What the command before had finished when it was killed in the stage before.
-            fine = fine and kept == list(STAGES[: max(0, number - 1)])
+            # The command before had finished all but the stage in which it was killed, at least.
+            fine = fine and kept == list(STAGES[: len(kept)]) and len(kept) >= number - 1
             print(f"kept: {', '.join(kept) or 'nothing'}; then killed in {stage}", flush=True)
         last = logs / "last.log"
         code = place.start(command(place, "--format", "json"), last).wait(MOST_S)
