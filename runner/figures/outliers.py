@@ -72,8 +72,8 @@ def slowed(
     ((10.05, 5.0), None)
     """
     deviation = jitter(tries) if deviation is None else deviation
-    all_samples = [sample for samples in tries for sample in samples]
-    for number, samples in enumerate([*tries, all_samples]):
+    joined = [[sample for samples in tries for sample in samples]] if len(tries) > 1 else []
+    for number, samples in enumerate([*tries, *joined]):
         third = max(1, len(samples) // 3)
         begin = statistics.median(samples[:third])
         ends = (samples[-third:], *tries[number + 1 :])

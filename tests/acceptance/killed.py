@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from tests.on_slurm.campaign import user_folder
 
 WITHIN_S = 3.0  # of a stage, it is killed
 MOST_S = 900.0
-Start = Callable[[Sequence[str], Path], "subprocess.Popen[Any]"]
 
 
 @dataclass
@@ -40,20 +40,21 @@ class Place:
 
     words: list[str]
     runs: Path
-    start: Start
+    popen: Callable[..., "subprocess.Popen[Any]"]
     kill: Callable[["subprocess.Popen[Any]"], None]
+
+    def start(self, words: Sequence[str], log: Path) -> "subprocess.Popen[Any]":
+        """Start it; what it prints goes to the log's name with .json, what it says to the log."""
+        with log.open("w") as err, log.with_suffix(".json").open("w") as out:
+            return self.popen(words, stdout=out, stderr=err)
 
 
 @contextmanager
 def over_ssh() -> Iterator[Place]:
     """Four nodes by ssh, this machine as the control node."""
-
-    def start(words: Sequence[str], log: Path) -> "subprocess.Popen[Any]":
-        with log.open("w") as err, log.with_suffix(".json").open("w") as out:
-            return subprocess.Popen(words, stdout=out, stderr=err, start_new_session=True)
-
+    popen = partial(subprocess.Popen, start_new_session=True)
     with bed() as made:
-        yield Place(["-i", str(made.inventory)], made.runs, start, lambda process: process.kill())
+        yield Place(["-i", str(made.inventory)], made.runs, popen, subprocess.Popen.kill)
 
 
 @contextmanager
@@ -67,17 +68,13 @@ def on_slurm() -> Iterator[Place]:
             raise SystemExit(f"setup failed: {ran.stdout[-2000:]}")
         runs = user_folder(cluster, "accept")
 
-        def start(words: Sequence[str], log: Path) -> "subprocess.Popen[Any]":
-            with log.open("w") as err, log.with_suffix(".json").open("w") as out:
-                return cluster.popen(words, stdout=out, stderr=err)
-
         def kill(process: "subprocess.Popen[Any]") -> None:
             for pid, argv in cluster.login.processes():
                 if "accept" in argv and str(runs) in argv:
                     with suppress(ClusterError):  # it has ended meanwhile
                         cluster.login.signal(pid, signal.SIGKILL)
 
-        yield Place(["-i", str(cluster.inventory)], runs, start, kill)
+        yield Place(["-i", str(cluster.inventory)], runs, cluster.popen, kill)
 
 
 def command(place: Place, *more: str) -> list[str]:

@@ -21,7 +21,7 @@ import yaml
 
 from runner.folder import names
 from tests.cluster import Cluster
-from tests.on_nodes.small_trainer import commit
+from tests.on_nodes.small_trainer import commit, variables
 from tests.upstream.mirrors import git
 from tests.upstream.test_nanogpt import matrix, prepare
 
@@ -79,17 +79,13 @@ def main() -> int:
     with Cluster(2) as cluster:
         trainer = cluster.shared / "nanoGPT"
         repository(trainer, chosen.base, chosen.pairs)
-        variables = {
-            "cluster_root": str(cluster.shared / "root"),
+        more = {
             "cluster_root_shared": True,
-            "cluster_systems": [],
-            "cluster_devices_per_node": 1,
-            "dataset_names": [],
-            "setup_privileged": False,
             "setup_yes": True,  # torch with CUDA libraries, where there is no other
             "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
         }
-        cluster.write_inventory(keep / "nodes", variables=variables)
+        root = str(cluster.shared / "root")
+        cluster.write_inventory(keep / "nodes", variables={**variables(root), **more})
         runs, comment = keep / "runs", keep / "comment.md"
         words = ["--base", f"torch=={chosen.base}", "--head", f"torch=={chosen.head}"]
         where = ["-i", str(keep / "nodes"), "--runs", str(runs), "--markdown", str(comment)]
