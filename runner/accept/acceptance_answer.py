@@ -52,8 +52,9 @@ class AcceptAnswer:
 
     @property
     def healthy(self) -> list[str]:
-        """The nodes without a fault."""
-        return [host for host in self.nodes if host not in self.failing]
+        """The nodes without a fault; one whose devices others used was not tested."""
+        out = {*self.failing, *self.state.lost}
+        return [host for host in self.nodes if host not in out]
 
     @property
     def unanswered(self) -> list[str]:

@@ -1,21 +1,22 @@
 """One acceptance: its stages one after the other, and on from where it stopped."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from node.causes import Cause
 from node.time_words import lasts
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
 from runner.accept.remedies import remedy
 from runner.accept.scope import AcceptOptions
 from runner.base.console import Screen, one_line
 from runner.base.errors import UserError
-from runner.base.text import counted
+from runner.base.text import counted, listing
 from runner.doctor import asking
 from runner.doctor.answer import Answer, gather
 from runner.doctor.effort import Effort
-from runner.doctor.judgement import ONE_TRY, TESTS, Judgement, check_of, with_tries
+from runner.doctor.judgement import ONE_TRY, TESTS, Judgement, ProbeResult, check_of, with_tries
 from runner.folder import names
 from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.engine import Surveyor
@@ -25,6 +26,34 @@ from runner.terms.cluster import Cluster, Node
 
 MORE_TRIES = 2
 LOSSES = 3  # nodes that a stage may lose, one after the other, before it gives up
+TESTS_SHOWN = 4  # by name in a line of those without a result
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """Which nodes ended a run for all, why, and that cause's code; empty where it ended well."""
+
+    hosts: tuple[str, ...] = ()
+    reason: str = ""
+    cause: str = ""
+
+    @property
+    def untested(self) -> list[str]:
+        """Why a node was not tested, and is not at fault: others use its devices."""
+        return [self.reason] if self.cause == Cause.DEVICE_BUSY else []
+
+    def faults(self, stage: str) -> list[NodeFault]:
+        """Return what is wrong with the nodes; of no node where nobody can say which ended it."""
+        if not self.reason or self.untested:
+            return []
+        cure = remedy("lost")
+        if not self.hosts:
+            sentence = f"stage {stage} did not end, and it cannot be said which node ended it"
+            return [NodeFault(stage, "lost", (), f"{sentence}: {self.reason}", cure)]
+        sentence = f"ended stage {stage} for all: {self.reason}"
+        return [
+            NodeFault(stage, "lost", (host,), f"{host} {sentence}", cure) for host in self.hosts
+        ]
 
 
 @dataclass
@@ -81,7 +110,7 @@ class Session:
             elif not more.failed:
                 judgement = with_tries(judgement, more, tests, self.cluster.device)
             else:
-                judgement = replace(judgement, failed=more.failed, held_up=more.held_up)
+                judgement = judgement.ended_as(more)
         return judgement
 
     def _measured(
@@ -108,11 +137,14 @@ class Session:
         began_at, began = time.time(), time.monotonic()
         lost: list[str] = []
         faults: list[NodeFault] = []
+        unanswered: list[str] = []
         while True:
             judged = self.measured(checks, stage, lost)
             if not judged.failed:
                 break
-            faults += lost_faults(stage, judged.held_up, judged.failed)
+            end = EarlyEnd(judged.held_up, judged.failed, judged.cause)
+            faults += end.faults(stage)
+            unanswered += end.untested
             lost += judged.held_up
             remaining = len(self.hosts) - len(lost)
             if not judged.held_up or not remaining or len(lost) > LOSSES or self.in_jobs:
@@ -123,7 +155,7 @@ class Session:
             faults.append(
                 NodeFault(stage, slow_part.test, nodes, slow_part.words, remedy(slow_part.test))
             )
-        unanswered = [f"{row.name}: {row.reason}" for row in judged.rows if row.reason]
+        unanswered += without_result(judged.rows, unanswered)
         if judged.reason:
             unanswered.append(judged.reason)
         return StageReport(
@@ -151,17 +183,13 @@ class Session:
         self.acceptance.save(state)
 
 
-def lost_faults(stage: str, hosts: Sequence[str], reason: str) -> list[NodeFault]:
-    """Say that nodes ended a run for all; nobody can say which where none is named."""
-    if not hosts:
-        sentence = f"stage {stage} did not end, and it cannot be said which node ended it: {reason}"
-        return [NodeFault(stage, "lost", (), sentence, remedy("lost"))]
-    return [
-        NodeFault(
-            stage, "lost", (host,), f"{host} ended stage {stage} for all: {reason}", remedy("lost")
-        )
-        for host in hosts
-    ]
+def without_result(rows: Sequence[ProbeResult], reasons: Collection[str]) -> list[str]:
+    """Return why tests have no result, a line for each reason but those given."""
+    tests: dict[str, list[str]] = {}
+    for row in rows:
+        if row.reason and row.reason not in reasons:
+            tests.setdefault(row.reason, []).append(row.name)
+    return [f"{listing(names, TESTS_SHOWN)}: {reason}" for reason, names in tests.items()]
 
 
 def unreachable(stage: str, answer: Answer) -> list[NodeFault]:
@@ -221,7 +249,8 @@ def accept(
                     silent = unreachable(key, session.survey(roles=False))
                 about = lasts(expected[key])
                 console.print(one_line(f"{key}: {title}, about {about}"))
-                report = do(session)
+                is_ready = key == "alike" or session.hosts
+                report = do(session) if is_ready else not_begun(key)
                 report = replace(report, faults=(*silent, *report.faults))
                 session.save(session.state.with_stage(report))
                 console.print(one_line(ended(report)))
@@ -230,9 +259,14 @@ def accept(
     return session
 
 
+def not_begun(stage: str) -> StageReport:
+    """Return the report of a stage before which every node was lost, or in use by others."""
+    return StageReport(stage, time.time(), 0.0, unanswered=(f"{stage}: no node is left to test",))
+
+
 def ended(report: StageReport) -> str:
     """Return a stage's line once it has ended."""
     nodes = sorted({host for fault in report.faults for host in fault.nodes})
     fault_text = f"{counted(len(report.faults), 'fault')} on {', '.join(nodes) or 'unknown nodes'}"
-    took = lasts(report.took_s)
-    return f"{report.stage}: {fault_text if report.faults else 'passed'}, {took}"
+    result = fault_text if report.faults else "not all tested" if report.unanswered else "passed"
+    return f"{report.stage}: {result}, {lasts(report.took_s)}"

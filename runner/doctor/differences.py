@@ -76,6 +76,7 @@ def compare_nodes(
         there = {host: row.get(name) for host, row in table.items()}
         for observed in (
             _inventory(name, there, expected or {}),
+            _starved(name, there, expected or {}),
             _never(name, there),
             _alike(name, there),
         ):
@@ -220,6 +221,38 @@ def _inventory(
     ]
     usual = f"{next(iter(short_of.values()))} (inventory)"
     return ItemDifference(name, rule.severity, texts, tuple(short_of), usual), findings
+
+
+def _starved(
+    name: str,
+    there: Mapping[str, Item | None],
+    expected: Mapping[str, Mapping[str, Any]],
+) -> ItemFindings:
+    """Compare the CPUs that a job may use with its devices: the process of each device needs one.
+
+    Two H100 on one CPU of 32 trained 35 to 50 % slower than on all.
+    """
+    rule = next(item.rule for item in there.values() if item is not None)
+    if name != "usable CPUs":
+        return None
+    texts = _texts(there)
+    starved: dict[str, int] = {}
+    for host, item in there.items():
+        expectation = expected.get(host, {})
+        devices = expectation.get("devices")
+        if expectation.get("device") in (None, "cpu") or not devices or item is None:
+            continue
+        if item.number is not None and item.number < int(devices):
+            starved[host] = int(devices)
+    if not starved:
+        return None
+    findings = [
+        Finding(
+            name, rule.severity, (host,), texts[host], f"fewer than its {devices} devices", rule.why
+        )
+        for host, devices in starved.items()
+    ]
+    return ItemDifference(name, rule.severity, texts, tuple(starved), None), findings
 
 
 def _never(name: str, there: Mapping[str, Item | None]) -> ItemFindings:

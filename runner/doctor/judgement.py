@@ -21,6 +21,7 @@ from node.kinds import having
 from node.parsing import parse
 from node.probe import reference
 from node.schema import List, Number, OneOf, UnfitError, Whole, Words
+from runner.base.text import counted
 from runner.figures.outliers import (
     best_of_tries,
     error,
@@ -170,7 +171,8 @@ class SlowPart:
 class Judgement:
     """All tests; `torch` is where it came from, `reason` why nothing was measured at all.
 
-    `failed` is why the probe did not end well, `held_up` names the nodes that ended it for all.
+    `failed` is why the probe did not end well, `held_up` names the nodes that ended it for all,
+    `cause` is the code of what did.
     """
 
     rows: tuple[ProbeResult, ...] = ()
@@ -181,6 +183,7 @@ class Judgement:
     took_s: float = 0.0
     failed: str = ""
     held_up: tuple[str, ...] = ()
+    cause: str = ""
 
     @property
     def unanswered(self) -> bool:
@@ -211,7 +214,11 @@ class Judgement:
         tests = {row.test: row for row in more.rows}
         rows = tuple(tests.get(row.test, row) for row in self.rows)
         slow = (*(part for part in self.slow if part.test not in tests), *more.slow)
-        return replace(self, rows=rows, slow=slow, failed=more.failed, held_up=more.held_up)
+        return replace(self, rows=rows, slow=slow).ended_as(more)
+
+    def ended_as(self, more: "Judgement") -> "Judgement":
+        """Return this with how another ended."""
+        return replace(self, failed=more.failed, held_up=more.held_up, cause=more.cause)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object as docs/doctor.md describes it."""
@@ -431,7 +438,9 @@ def wrong_products(
             continue
         wrong.append(SlowPart(CORRECT, (hosts[product["node"]],), description))
     checked = sum(product["checked"] for product in products)
-    notes = [f"{checked:,} products checked on {len(products)} devices"] if products else []
+    notes = (
+        [f"{checked:,} products checked on {counted(len(products), 'device')}"] if products else []
+    )
     return wrong, notes
 
 

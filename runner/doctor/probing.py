@@ -6,7 +6,7 @@ It goes the way of any run of bench: run.json, the engine, the supervisor's leas
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -192,7 +192,7 @@ def launch(
         for rank, path in attempt.logs().items()
         for line in judgement.of_node(judgement.lines(tail(path, LOG_BYTES)), rank)
     ]
-    return judgement.judge_probe(
+    judged = judgement.judge_probe(
         objects,
         hosts,
         device=cluster.device,
@@ -205,6 +205,7 @@ def launch(
         small=effort.small,
         left_out=effort.left_out,
     )
+    return replace(judged, cause=probed.cause)
 
 
 def held_up(attempt: RunFolder, cause: str) -> tuple[str, ...]:

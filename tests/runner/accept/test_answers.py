@@ -1,10 +1,12 @@
 """What accept answers: pass or fail of nodes and cluster; resumption; losses; sizes; times."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from node.causes import Cause
 from runner.__main__ import main
 from runner.accept import stages
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
@@ -12,11 +14,13 @@ from runner.accept.acceptance_answer import AcceptAnswer
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
 from runner.accept.provider_page import page
 from runner.accept.scope import STAGES, AcceptOptions, group_sizes, rounds_of_pairs
-from runner.accept.training import chunks
+from runner.accept.session import EarlyEnd, without_result
+from runner.accept.training import chunks, matrix_of
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
+from runner.doctor.judgement import ProbeResult
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
@@ -58,6 +62,42 @@ def test_what_could_not_be_tested_is_no_pass() -> None:
     unproved = AcceptAnswer("rack", HOSTS, state)
     assert unproved.exit_code == 2
     assert "stage links has not ended" in unproved.untested
+
+
+BUSY = "n2: GPU 0 is in use by pid 4924 (python3) of root, 14 s old; end it, or wait for it"
+
+
+def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty() -> None:
+    end = EarlyEnd(("n2",), BUSY, Cause.DEVICE_BUSY)
+    assert end.faults("devices") == []
+    report = StageReport("devices", 0, 1, unanswered=tuple(end.untested), lost=end.hosts)
+    busy = AcceptAnswer("rack", HOSTS, AcceptState(0, {"stages": ["devices"]}, stages=(report,)))
+    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, ["n1", "n3", "n4"], {})
+    assert busy.untested == [BUSY]
+
+
+def test_a_node_that_ends_a_run_for_all_is_at_fault() -> None:
+    (fault,) = EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).faults("links")
+    assert fault.words == "n2 ended stage links for all: out of contact"
+    assert EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).untested == []
+    (unnamed,) = EarlyEnd((), "it hangs").faults("links")
+    assert unnamed.nodes == ()
+    assert EarlyEnd().faults("links") == []
+
+
+def test_tests_without_a_result_share_a_line_for_each_reason() -> None:
+    rows = [ProbeResult("to_device", (), reason=reason) for reason in ("no torch", BUSY)]
+    rows.append(ProbeResult("from_device", (), reason="no torch"))
+    assert without_result(rows, [BUSY]) == [
+        "copy from host to device, copy from device to host: no torch"
+    ]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
+def test_each_kind_of_device_has_a_matrix_that_trains(device: str) -> None:
+    cluster = replace(small_cluster(2, 2), device=device)
+    (cell,) = matrix_of(AcceptOptions(), cluster).cells
+    assert cell.parameters["global_batch_size"] == 2 * cell.parameters["micro_batch_size"]
 
 
 def test_an_acceptance_goes_on_unless_it_ended_or_another_is_asked_for(tmp_path: Path) -> None:

@@ -123,6 +123,19 @@ def test_a_small_difference_in_memory_is_none() -> None:
     assert compare_nodes(nodes(3, node2={"memory/total_mib": 514_100})) == NodeComparison()
 
 
+@pytest.mark.parametrize(
+    ("device", "usable", "starved"), [("cuda", 7, True), ("cuda", 8, False), ("cpu", 1, False)]
+)
+def test_fewer_cpus_than_devices_are_a_fault_of_a_single_node(
+    device: str, usable: int, starved: bool
+) -> None:
+    envs = nodes(1, node1={"cpu/usable": usable})
+    compared = compare_nodes(envs, {"node1": {"device": device, "devices": 8}})
+    assert [finding.words for finding in compared.findings] == [
+        "usable CPUs is 7, fewer than its 8 devices"
+    ] * starved
+
+
 def test_one_device_unlike_the_others_of_its_node() -> None:
     odd = {"gpu/devices/5": {**GPU, "power.limit": "500.00"}}
     finding = only(compare_nodes(nodes(1, node1=odd)))
