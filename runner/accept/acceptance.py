@@ -29,7 +29,8 @@ class StageReport:
     """What a stage found. `tests` are its figures, as doctor's JSON has them; `untested` is what
     it does not test, `unanswered` what it tried to.
 
-    `lost` are nodes that cannot take part in what follows; `commands` is what was run.
+    `lost` are nodes that cannot take part in what follows; `commands` is what was run. Not
+    `measured`: the stage gave up, so that no node has all its results.
     """
 
     stage: str
@@ -42,6 +43,7 @@ class StageReport:
     tests: tuple[Any, ...] = ()
     lost: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    measured: bool = True
 
 
 @dataclass(frozen=True)

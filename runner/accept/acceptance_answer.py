@@ -52,7 +52,9 @@ class AcceptAnswer:
 
     @property
     def healthy(self) -> list[str]:
-        """The nodes without a fault; one whose devices others used was not tested."""
+        """The nodes that every stage measured and of which none has a fault."""
+        if not all(stage_report.measured for stage_report in self.state.stages):
+            return []
         out = {*self.failing, *self.state.lost}
         return [host for host in self.nodes if host not in out]
 
@@ -115,7 +117,9 @@ class AcceptAnswer:
     def junit(self) -> str:
         """Return JUnit XML: a test case for each stage and node, and one for the whole."""
         suite = ElementTree.Element("testsuite", name=f"accept {self.inventory}")
+        lost: set[str] = set()
         for stage_report in self.state.stages:
+            lost |= set(stage_report.lost)
             for host in (*self.nodes, "cluster"):
                 case = ElementTree.SubElement(
                     suite, "testcase", classname=stage_report.stage, name=host
@@ -127,8 +131,13 @@ class AcceptAnswer:
                         ElementTree.SubElement(
                             case, "failure", message=printable(fault.words)
                         ).text = text
+                is_untested = host in lost or (host == "cluster" and stage_report.unanswered)
+                if is_untested and case.find("failure") is None:
+                    reason = (*stage_report.unanswered, "the node was left out")[0]
+                    ElementTree.SubElement(case, "skipped", message=printable(reason))
         suite.set("tests", str(len(suite)))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
     def parts(self, width: int) -> list[Table | Text | str]:

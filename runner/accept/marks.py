@@ -90,7 +90,7 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
         if before is None or figure["slow"]:
             continue
         usual = statistics.median(before)
-        device = "cpu" if figure["device"] is None else str(state.options.get("device") or "cpu")
+        device = str(state.options.get("device") or "cpu")
         apart = (max(before) - min(before)) / usual if usual else 0.0
         floor = floor_of(test.split()[0], device)
         if is_low(figure["value"], usual, figure["noise"], 0.0, max(floor, apart), count):

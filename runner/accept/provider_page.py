@@ -39,7 +39,12 @@ def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
         "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
         "took": lasts(sum(stage_report.took_s for stage_report in state.stages)),
         "nodes": [
-            {"host": host, "faults": len(answer.failing.get(host, ()))} for host in answer.nodes
+            {
+                "host": host,
+                "faults": len(answer.failing.get(host, ())),
+                "healthy": host in answer.healthy,
+            }
+            for host in answer.nodes
         ],
         "healthy": len(answer.healthy),
         "faults": [

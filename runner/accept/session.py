@@ -38,13 +38,17 @@ class EarlyEnd:
     cause: str = ""
 
     @property
-    def untested(self) -> list[str]:
-        """Why a node was not tested, and is not at fault: others use its devices."""
-        return [self.reason] if self.cause == Cause.DEVICE_BUSY else []
+    def busy(self) -> bool:
+        """Whether others use a device: its node was not tested, and is not at fault."""
+        return self.cause == Cause.DEVICE_BUSY
+
+    def untested(self, stage: str) -> list[str]:
+        """Return why a node was not tested in a stage."""
+        return [f"stage {stage}: {self.reason}"] if self.busy else []
 
     def faults(self, stage: str) -> list[NodeFault]:
         """Return what is wrong with the nodes; of no node where nobody can say which ended it."""
-        if not self.reason or self.untested:
+        if not self.reason or self.busy:
             return []
         cure = remedy("lost")
         if not self.hosts:
@@ -138,16 +142,18 @@ class Session:
         lost: list[str] = []
         faults: list[NodeFault] = []
         unanswered: list[str] = []
+        busy: set[str] = set()  # reasons
         while True:
             judged = self.measured(checks, stage, lost)
             if not judged.failed:
                 break
             end = EarlyEnd(judged.held_up, judged.failed, judged.cause)
             faults += end.faults(stage)
-            unanswered += end.untested
+            unanswered += end.untested(stage)
+            busy |= {judged.failed} if end.busy else set()
             lost += judged.held_up
             remaining = len(self.hosts) - len(lost)
-            if not judged.held_up or not remaining or len(lost) > LOSSES or self.in_jobs:
+            if not judged.held_up or not remaining or len(faults) > LOSSES or self.in_jobs:
                 break
         alone = {slow_part.nodes[0] for slow_part in judged.slow if len(slow_part.nodes) == 1}
         for slow_part in judged.slow:  # a pair with a node that is slow by itself is that node's
@@ -155,7 +161,9 @@ class Session:
             faults.append(
                 NodeFault(stage, slow_part.test, nodes, slow_part.words, remedy(slow_part.test))
             )
-        unanswered += without_result(judged.rows, unanswered)
+        unanswered += without_result(judged.rows, busy)
+        if judged.failed:
+            unanswered.append(f"stage {stage} was not finished")
         if judged.reason:
             unanswered.append(judged.reason)
         return StageReport(
@@ -167,6 +175,7 @@ class Session:
             unanswered=tuple(dict.fromkeys(unanswered)),
             tests=tuple(judged.as_json()["tests"]),
             lost=tuple(lost),
+            measured=not judged.failed,
             commands=(f"node/probe.py with {judged.torch}: {', '.join(checks)}",)
             if judged.torch
             else (),
@@ -222,6 +231,7 @@ def accept(
     cluster = load_inventory(inventory)
     refuse_unedited(cluster)
     cluster = limited(cluster, options.node)
+    options = options.measuring(cluster.device)
     label = f"{cluster.label}-{options.node}" if options.node else cluster.label
     acceptance = current(runs / names.ACCEPT / label, options.to_json(), new=new)
     engine, interrupts = engine_of(cluster, runs), Interrupts()
@@ -249,7 +259,7 @@ def accept(
                     silent = unreachable(key, session.survey(roles=False))
                 about = lasts(expected[key])
                 console.print(one_line(f"{key}: {title}, about {about}"))
-                is_ready = key == "alike" or session.hosts
+                is_ready = key == "alike" or session.hosts or session.state.rounds
                 report = do(session) if is_ready else not_begun(key)
                 report = replace(report, faults=(*silent, *report.faults))
                 session.save(session.state.with_stage(report))
@@ -261,7 +271,8 @@ def accept(
 
 def not_begun(stage: str) -> StageReport:
     """Return the report of a stage before which every node was lost, or in use by others."""
-    return StageReport(stage, time.time(), 0.0, unanswered=(f"{stage}: no node is left to test",))
+    reason = f"stage {stage}: no node is left to test"
+    return StageReport(stage, time.time(), 0.0, unanswered=(reason,))
 
 
 def ended(report: StageReport) -> str:

@@ -22,7 +22,7 @@ from runner.accept.learned import (
     same_losses,
     scaling,
 )
-from runner.accept.scope import AcceptOptions, group_sizes
+from runner.accept.scope import WORKLOADS, AcceptOptions, group_sizes
 from runner.accept.session import LOSSES, EarlyEnd, Session
 from runner.accept.trained import Trained
 from runner.doctor.probing import held_up
@@ -42,17 +42,6 @@ STAGE = "training"
 WARMUP = 5  # iterations that no figure counts
 GLOBAL = "global_batch_size"
 STALL_S = 90.0
-SMALL = {"model": "gpt2-tiny", "precision": "fp32", "seq_length": 64, "micro_batch_size": 4}
-# The device must be the limit, not the CPU that feeds it: an H100 gave 293 to 302 samples/s in
-# three acceptances, where gpt2-small with 4 samples of 64 tokens gave 88 to 135. 7 GB of memory.
-WIDE = {
-    "model": "gpt-1.3b",
-    "num_layers": 4,
-    "precision": "bf16",
-    "seq_length": 1024,
-    "micro_batch_size": 8,
-}
-WORKLOADS: Mapping[str, Mapping[str, Any]] = {"cpu": SMALL, "cuda": WIDE, "npu": WIDE}
 MOST_TRIES = 3  # of groups of which one seems slow
 MOST_SOAK_ITERS = 1_000_000
 
@@ -160,7 +149,14 @@ def training(session: Session) -> StageReport:
         tuple(
             dict.fromkeys(command for round_report in rounds for command in round_report.commands)
         ),
+        all(round_report.measured for round_report in rounds),
     )
+
+
+def can_go_on(session: Session) -> bool:
+    """Return whether nodes are left; those of a job are all there or, after one was lost, none."""
+    given_up = any(not round_report.measured for round_report in session.state.rounds)
+    return bool(session.nodes) and not (given_up and session.in_jobs)
 
 
 def keep(session: Session, report: StageReport) -> None:
@@ -187,12 +183,12 @@ def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> Stag
         ran, end = train(session, matrix, sized(cell, len(groups[0])), groups, title)
         if end.reason:
             faults += end.faults(STAGE)
-            unanswered += end.untested
+            unanswered += end.untested(STAGE)
             lost += end.hosts
             tries, slow = [], []
-            if not end.hosts or len(lost) > LOSSES or len(lost) >= len(nodes) or session.in_jobs:
+            if not end.hosts or len(faults) > LOSSES or len(lost) >= len(nodes) or session.in_jobs:
                 round_report = report(size, began_at, began, faults, lost, [], cell)
-                return replace(round_report, unanswered=tuple(unanswered))
+                return replace(round_report, unanswered=tuple(unanswered), measured=False)
             continue
         tries.append(ran)
         row, slow = judge_round(tries, device)
@@ -242,7 +238,7 @@ def soak(session: Session, matrix: Matrix, cell: Cell) -> StageReport:
     )
     faults = end.faults("soak") if end.reason else judge_soak(ran[0], session.cluster.device)
     soaked = report("soak", began_at, began, faults, end.hosts, [], cell)
-    return replace(soaked, unanswered=tuple(end.untested))
+    return replace(soaked, unanswered=tuple(end.untested(STAGE)), measured=not end.reason)
 
 
 def train(

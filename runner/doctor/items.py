@@ -233,7 +233,7 @@ def _host(env: Mapping[str, Any]) -> Iterator[Item]:
     yield _item("CPU model", cpu.get("model"))
     yield _item("CPU cores", cpu.get("cores"))
     yield _item("CPU threads", cpu.get("threads"))
-    yield _item("usable CPUs", cpu.get("usable"), number=cpu.get("usable"))
+    yield _item("usable CPUs", cpu.get("usable"))
     quota = cpu.get("quota_percent")
     yield _item("CPU quota", None if quota is None else f"{quota / 100:g} CPUs")
     yield _item("NUMA nodes", cpu.get("numa_nodes"))

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,10 @@ from typing import Any
 from tabulate import tabulate
 
 from runner.accept.scope import STAGES
-from tests.acceptance.bed import NODES, bed
-from tests.cluster.slurm import SlurmCluster
+from tests.acceptance.bed import NODES, SHARE, VARIABLES, bed
+from tests.acceptance.processors import Processors
 from tests.cluster.system import ClusterError
-from tests.on_slurm.campaign import user_folder
+from tests.on_slurm.campaign import user_folder, with_torch_gpt
 
 WITHIN_S = 3.0  # of a stage, it is killed
 MOST_S = 900.0
@@ -60,12 +60,14 @@ def over_ssh() -> Iterator[Place]:
 @contextmanager
 def on_slurm() -> Iterator[Place]:
     """Four compute nodes, an ordinary user on the login node."""
-    with SlurmCluster(NODES, variables={"cluster_systems": ["torch_gpt"]}) as cluster:
-        verified = f"verify_out_dir={user_folder(cluster, 'verify')}"
-        setup = ["ansible-playbook", "playbooks/setup.yml", "-i", str(cluster.inventory)]
-        ran = cluster.run([*setup, "-e", verified], timeout=MOST_S)
-        if ran.returncode:
-            raise SystemExit(f"setup failed: {ran.stdout[-2000:]}")
+    with (
+        ExitStack() as shares,
+        with_torch_gpt(NODES, cluster_env=VARIABLES["cluster_env"]) as cluster,
+    ):
+        for node in cluster.compute:
+            processors = Processors(node)
+            processors.limit(SHARE)
+            shares.callback(processors.remove)
         runs = user_folder(cluster, "accept")
 
         def kill(process: "subprocess.Popen[Any]") -> None:
@@ -128,7 +130,7 @@ def main() -> int:
         answer = json.loads(last.with_suffix(".json").read_text() or "{}")
         print(last.read_text(errors="replace"))
         took = {stage["stage"]: stage["took_s"] for stage in answer.get("stages", ())}
-        rows = [[stage, f"{took[stage]:.0f}" if stage in took else "no result"] for stage in STAGES]
+        rows = [[stage, f"{took[stage]:.1f}" if stage in took else "no result"] for stage in STAGES]
         print(tabulate(rows, ["stage", "s, four nodes"], "github"))
         planned = place.start(command(place, "--plan"), logs / "plan.log")
         planned.wait(MOST_S)

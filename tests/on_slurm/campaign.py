@@ -5,7 +5,8 @@ Folders lie on the shared folder, so that this machine and every node have them 
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.cluster.slurm import SlurmCluster
 from tests.cluster.slurm_files import UID
 from tests.cluster.system import base_python
 from tests.on_nodes.campaign import Bench
+
+SETUP_S = 900.0
 
 
 class SlurmBench(Bench):
@@ -48,6 +51,18 @@ class SlurmBench(Bench):
                 self.slurm.login.signal(pid, number)
                 return
         raise ProcessLookupError(f"no bench of {self.runs} runs on the login node")
+
+
+@contextmanager
+def with_torch_gpt(nodes: int, **variables: Any) -> Iterator[SlurmCluster]:
+    """Bring up a cluster on which the login node's user has run setup.yml; pip takes minutes."""
+    with SlurmCluster(nodes, variables={"cluster_systems": ["torch_gpt"], **variables}) as slurm:
+        setup = ["ansible-playbook", "playbooks/setup.yml", "-i", str(slurm.inventory)]
+        # The checkout belongs to root here, and so does its runs/.
+        elsewhere = f"verify_out_dir={user_folder(slurm, 'verify')}"
+        ran = slurm.run([*setup, "-e", elsewhere], timeout=SETUP_S)
+        assert ran.returncode == 0, ran.stdout[-3000:]
+        yield slurm
 
 
 def user_folder(slurm: SlurmCluster, name: str) -> Path:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import Bench
-from tests.on_slurm.campaign import SlurmBench, user_folder
+from tests.on_slurm.campaign import SlurmBench, user_folder, with_torch_gpt
 
 pytestmark = [pytest.mark.slurm, pytest.mark.cluster, pytest.mark.timeout(1200)]
 CELLS = ("nodes=1", "nodes=2", "nodes=4")
@@ -21,13 +21,7 @@ CELLS = ("nodes=1", "nodes=2", "nodes=4")
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
-    """Four compute nodes, set up by the login node's user with setup.yml."""
-    with SlurmCluster(4, variables={"cluster_systems": ["torch_gpt"]}) as cluster:
-        setup = ["ansible-playbook", "playbooks/setup.yml", "-i", str(cluster.inventory)]
-        # The checkout is root's here, so that its runs/ is not the user's.
-        elsewhere = f"verify_out_dir={user_folder(cluster, 'verify')}"
-        ran = cluster.run([*setup, "-e", elsewhere], timeout=900)
-        assert ran.returncode == 0, ran.stdout[-3000:]
+    with with_torch_gpt(4) as cluster:
         yield cluster
 
 

@@ -1,8 +1,11 @@
 """What accept answers: pass or fail of nodes and cluster; resumption; losses; sizes; times."""
 
 import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +17,14 @@ from runner.accept.acceptance_answer import AcceptAnswer
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
 from runner.accept.provider_page import page
 from runner.accept.scope import STAGES, AcceptOptions, group_sizes, rounds_of_pairs
-from runner.accept.session import EarlyEnd, without_result
+from runner.accept.session import EarlyEnd, Session, without_result
 from runner.accept.training import chunks, matrix_of
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
-from runner.doctor.judgement import ProbeResult
+from runner.doctor.judgement import Judgement, ProbeResult
+from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
@@ -67,22 +71,69 @@ def test_what_could_not_be_tested_is_no_pass() -> None:
 BUSY = "n2: GPU 0 is in use by pid 4924 (python3) of root, 14 s old; end it, or wait for it"
 
 
-def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty() -> None:
-    end = EarlyEnd(("n2",), BUSY, Cause.DEVICE_BUSY)
-    assert end.faults("devices") == []
-    report = StageReport("devices", 0, 1, unanswered=tuple(end.untested), lost=end.hosts)
-    busy = AcceptAnswer("rack", HOSTS, AcceptState(0, {"stages": ["devices"]}, stages=(report,)))
-    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, ["n1", "n3", "n4"], {})
-    assert busy.untested == [BUSY]
-
-
 def test_a_node_that_ends_a_run_for_all_is_at_fault() -> None:
     (fault,) = EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).faults("links")
     assert fault.words == "n2 ended stage links for all: out of contact"
-    assert EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).untested == []
+    assert not EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).untested("links")
     (unnamed,) = EarlyEnd((), "it hangs").faults("links")
     assert unnamed.nodes == ()
     assert EarlyEnd().faults("links") == []
+
+
+class Probing(Session):
+    """A session whose measurements are given."""
+
+    def __init__(self, folder: Path, cluster: Cluster, *judgements: Judgement) -> None:
+        answer = Answer("rack", 0.0, HOSTS, envs={host: {} for host in HOSTS})
+        rest: Any = (None, AcceptOptions(), None, None, AcceptState(0.0), answer)
+        super().__init__(Acceptance(folder), cluster, *rest)
+        self.given = list(judgements)
+
+    def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
+        """Return the next one."""
+        return self.given.pop(0)
+
+    def probed(self) -> AcceptAnswer:
+        """Return the answer of an acceptance of stage devices alone."""
+        state = AcceptState(0.0, {"stages": ["devices"]}).with_stage(self.probe([], "devices"))
+        return AcceptAnswer("rack", HOSTS, state)
+
+
+IN_USE = Judgement(
+    (ProbeResult("matmul_fp32", (), reason=BUSY),),
+    failed=BUSY,
+    held_up=("n2",),
+    cause=Cause.DEVICE_BUSY,
+)
+CLUSTER = small_cluster(4, 1)
+JOB = replace(CLUSTER, engine=Slurm(nodes=4))
+
+
+def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty(tmp_path: Path) -> None:
+    busy = Probing(tmp_path, CLUSTER, IN_USE, Judgement()).probed()
+    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, ["n1", "n3", "n4"], {})
+    assert busy.untested == [f"stage devices: {BUSY}"]
+    (cases,) = ElementTree.fromstring(busy.junit()).iter("testsuite")
+    skipped = [case.get("name") for case in cases if case.find("skipped") is not None]
+    assert skipped == ["n2", "cluster"]
+
+
+def test_many_nodes_that_others_use_do_not_end_a_stage(tmp_path: Path) -> None:
+    every = [replace(IN_USE, failed=f"{host}: in use", held_up=(host,)) for host in HOSTS]
+    busy = Probing(tmp_path, CLUSTER, *every).probed()
+    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, [], {})
+
+
+def test_nodes_of_a_job_that_one_node_ended_are_not_healthy(tmp_path: Path) -> None:
+    busy = Probing(tmp_path, JOB, IN_USE).probed()
+    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, [], {})
+    assert busy.untested == [f"stage devices: {BUSY}", "stage devices was not finished"]
+
+
+def test_a_stage_gives_up_after_losing_many_nodes(tmp_path: Path) -> None:
+    every = [replace(IN_USE, failed="x", held_up=(host,), cause=Cause.NODE_LOST) for host in HOSTS]
+    lost = Probing(tmp_path, CLUSTER, *every).probed()
+    assert (lost.exit_code, lost.healthy, list(lost.failing)) == (1, [], [*HOSTS])
 
 
 def test_tests_without_a_result_share_a_line_for_each_reason() -> None:

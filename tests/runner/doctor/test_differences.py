@@ -10,7 +10,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor import answer, table
-from runner.doctor.differences import MIXED, Finding, NodeComparison, compare_nodes, short
+from runner.doctor.differences import MIXED, STARVED, Finding, NodeComparison, compare_nodes, short
 from runner.doctor.items import ITEM_RULES, NOTE, SPOILS
 from runner.folder.checkup import Checkup, checkup_of
 
@@ -124,16 +124,24 @@ def test_a_small_difference_in_memory_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "usable", "starved"), [("cuda", 7, True), ("cuda", 8, False), ("cpu", 1, False)]
+    ("device", "cpu", "value"),
+    [
+        ("cuda", {"usable": 7}, "7"),
+        ("npu", {"usable": 8, "quota_percent": 150}, "1.5"),
+        ("cuda", {"usable": 8, "quota_percent": None}, None),
+        ("cpu", {"usable": 1}, None),
+    ],
 )
 def test_fewer_cpus_than_devices_are_a_fault_of_a_single_node(
-    device: str, usable: int, starved: bool
+    device: str, cpu: dict[str, Any], value: str | None
 ) -> None:
-    envs = nodes(1, node1={"cpu/usable": usable})
+    envs = nodes(1, node1={f"cpu/{key}": number for key, number in cpu.items()})
     compared = compare_nodes(envs, {"node1": {"device": device, "devices": 8}})
-    assert [finding.words for finding in compared.findings] == [
-        "usable CPUs is 7, fewer than its 8 devices"
-    ] * starved
+    found = [finding for finding in compared.findings if finding.item == STARVED]
+    assert [finding.severity for finding in found] == [SPOILS] * (value is not None)
+    assert [finding.words for finding in found] == [
+        f"usable CPUs for devices is {value} for 8 devices, at least one per device"
+    ] * (value is not None)
 
 
 def test_one_device_unlike_the_others_of_its_node() -> None:
