@@ -32,6 +32,8 @@ from tests.on_slurm.campaign import user_folder, with_torch_gpt
 
 WITHIN_S = 3.0  # of a stage, it is killed
 MOST_S = 900.0
+# Of the nodes over ssh, on Slurm too: two processes would share what a node has of a processor.
+LIKE_SSH = ("cluster_env", "cluster_devices_per_node")
 
 
 @dataclass
@@ -62,7 +64,7 @@ def on_slurm() -> Iterator[Place]:
     """Four compute nodes, an ordinary user on the login node."""
     with (
         ExitStack() as shares,
-        with_torch_gpt(NODES, cluster_env=VARIABLES["cluster_env"]) as cluster,
+        with_torch_gpt(NODES, **{key: VARIABLES[key] for key in LIKE_SSH}) as cluster,
     ):
         for node in cluster.compute:
             processors = Processors(node)
