@@ -33,7 +33,7 @@ def page(answer: AcceptAnswer, machine_answer: Answer) -> str:
 
 
 def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
-    state = answer.state
+    state, healthy, failing = answer.state, set(answer.healthy), answer.failing
     return {
         "result": WORDS[answer.exit_code],
         "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
@@ -41,12 +41,12 @@ def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
         "nodes": [
             {
                 "host": host,
-                "faults": len(answer.failing.get(host, ())),
-                "healthy": host in answer.healthy,
+                "faults": len(failing.get(host, ())),
+                "healthy": host in healthy,
             }
             for host in answer.nodes
         ],
-        "healthy": len(answer.healthy),
+        "healthy": len(healthy),
         "faults": [
             {"where": where, "words": description, "cure": cure}
             for where, description, cure in grouped(answer.faults)
