@@ -12,6 +12,8 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,23 +66,19 @@ def figures_of(test: str, nodes: int) -> list[int]:
     return [nodes]
 
 
-def failing(
-    noise: Noise, nodes: int, clusters: int, rng: np.random.Generator
-) -> tuple[int, dict[str, int]]:
-    """Count the healthy clusters that fail, and by which test."""
-    bad = np.zeros(clusters, dtype=bool)
-    tests: dict[str, int] = {}
-    for test, tries in noise.items():
-        recorded = np.array(tries)
-        for count in figures_of(test, nodes):
-            batch = max(1, FIGURES // count)
-            failing_of = unsteady_clusters if test in AT_ONCE else low_clusters
-            for first in range(0, clusters, batch):
-                size = min(batch, clusters - first)
-                for number in failing_of(test, recorded, (size, count), rng):
-                    bad[first + number] = True
-                    tests[test] = tests.get(test, 0) + 1
-    return int(bad.sum()), tests
+def failing(noise: Noise, clusters: int, nodes: int, test: str) -> list[int]:
+    """Return the numbers of the healthy clusters that fail by a test; always the same ones."""
+    recorded = np.array(noise[test])
+    rng = np.random.default_rng([nodes, [*noise].index(test)])
+    failing_of = unsteady_clusters if test in AT_ONCE else low_clusters
+    numbers: list[int] = []
+    for count in figures_of(test, nodes):
+        batch = max(1, FIGURES // count)
+        for first in range(0, clusters, batch):
+            size = min(batch, clusters - first)
+            of_batch = failing_of(test, recorded, (size, count), rng)
+            numbers += [first + number for number in of_batch]
+    return numbers
 
 
 def low_clusters(
@@ -190,9 +188,14 @@ def simulated(
     """Return the table's rows, and whether few enough fail; without clean ones, as recorded."""
     noise: Noise = noise_of(cleans) or json.loads(RECORDED.read_text())
     rows, fine = [], True
+    parts = [(nodes, test) for nodes in sorted(sizes, reverse=True) for test in noise]
+    with ProcessPoolExecutor() as processes:
+        numbers = processes.map(partial(failing, noise, clusters), *zip(*parts, strict=True))
+        of_part = dict(zip(parts, numbers, strict=True))
     for nodes in sizes:
-        failed, tests = failing(noise, nodes, clusters, np.random.default_rng(nodes))
-        words = ", ".join(f"{test} {count}" for test, count in sorted(tests.items()))
+        tests = {test: of_part[nodes, test] for test in sorted(noise)}
+        failed = len({number for numbers in tests.values() for number in numbers})
+        words = ", ".join(f"{test} {len(numbers)}" for test, numbers in tests.items() if numbers)
         rows.append([f"{clusters:,}", f"{nodes:,}", f"{len(noise)}", f"{failed}" + (f" ({words})"
                      if words else ""), f"{failed / clusters:.2%}"])  # fmt: skip
         fine = fine and failed <= MOST * clusters
