@@ -55,6 +55,11 @@ class Plant:
         """The programs that this machine does not have."""
         return [program for program in self.needs if shutil.which(program) is None]
 
+    @property
+    def light(self) -> bool:
+        """Whether the nodes compute little: such acceptances run two at a time."""
+        return self.stages == ALIKE or self.during is hangs
+
 
 def slow_device(bed: Bed) -> None:
     bed.share(ODD, 0.7 * SHARE)
