@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,7 +25,8 @@ def leave(file: str, folder: str) -> None:
     text = json.dumps(bootstrap.SOURCES)
     if not holds(file, text.encode()):
         for version in os.listdir(above):
-            os.unlink(os.path.join(above, version))
+            with contextlib.suppress(FileNotFoundError):  # another checkout's run removed it
+                os.unlink(os.path.join(above, version))
         write(file, text)
     keep(file)
     for path, name in (

@@ -85,7 +85,8 @@ class Part:
         self.action, self.meeting, self.node = action, meeting, node
         self.host, self.limits = node.host, meeting.orders.limits
         self.folder = meeting.run_folder.node(node.node_rank)
-        programs = f"{node.runs}/{PROGRAMS}/{bundle(PREPARE)[0]}"
+        # Below a root that nodes share, each has a folder: they would remove each other's files.
+        programs = f"{node.dir.removesuffix(meeting.orders.run_id)}{PROGRAMS}/{bundle(PREPARE)[0]}"
         self.job = {**meeting.orders.job(node), "mark": meeting.mark, "programs": programs}
         self.patience = meeting.patience
         self.job["lease_s"] = self.patience.lease_s

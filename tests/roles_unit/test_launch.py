@@ -136,6 +136,16 @@ def test_a_later_run_has_the_supervisor_neither_sent_nor_compiled(site: Site) ->
     assert site.here.by_file == ["", site.here.kept, site.here.kept, ""]
 
 
+def test_nodes_that_share_a_root_do_not_share_the_supervisors_file(site: Site) -> None:
+    """Else one removes what the other is about to link to."""
+    site.node["dir"] = str(site.folder / "node" / "n1" / "run")
+    with site.campaign.locked():
+        site.run(STEPS)
+    assert site.done["rc"] == 0
+    assert list((site.folder / "node" / "n1" / ".programs").glob("*.json"))
+    assert not (site.folder / "node" / ".programs").exists()
+
+
 # --- what cannot be brought home ------------------------------------------------------------------
 
 
