@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugins.launching.action import LaunchAction
-    from plugins.launching.host_threads import Hands
+    from plugins.launching.host_threads import HostThreads
 
 PATIENCE_S = 300.0  # for a node to say what it is
 
 
-def describe(pool: Hands, hosts: Sequence[str], sought: Sought, folder: Path) -> None:
+def describe(pool: HostThreads, hosts: Sequence[str], sought: Sought, folder: Path) -> None:
     """Write what each host is into a folder, or why it cannot be asked."""
     spec = asdict(sought)
     kind = kinds.inspected(spec["paths"], ENV, [*spec["folders"], *spec["pythons"]])

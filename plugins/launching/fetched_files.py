@@ -10,7 +10,7 @@ from node.schema import unfit
 from node.supervisor import kinds
 from node.supervisor.names import BROUGHT, LOG, is_trace
 from node.supervisor.polling import EVENTS_BYTES, FETCH_BYTES, TRACES_BYTES
-from plugins.launching.supervisor_client import BROKEN, LostError, Talk
+from plugins.launching.supervisor_client import BROKEN, LostError, SupervisorClient
 from plugins.log_copy import BroughtLog
 from plugins.node_action import one_line
 from runner.base.exclusive import make_private
@@ -23,11 +23,11 @@ SAMPLES_BYTES = 64 * 1024 * 1024  # of samples and stacks that are brought: days
 FETCH_S = 120.0  # for 8 MiB of a file, at 70 KB/s and more
 
 
-class Home:
+class FetchedFiles:
     """A node's folder of a run, here."""
 
-    def __init__(self, folder: Path, talk: Talk, log_cap_bytes: int) -> None:
-        self.folder, self.talk = folder, talk
+    def __init__(self, folder: Path, client: SupervisorClient, log_cap_bytes: int) -> None:
+        self.folder, self.client = folder, client
         self.log = BroughtLog(folder / names.LOG, folder / names.PART, log_cap_bytes)
         self.sampled = 0  # bytes of samples that were brought
 
@@ -79,7 +79,7 @@ class Home:
         """
         length = min(length, FETCH_BYTES)
         spec = {"name": name, "offset": offset, "length": length}
-        data: bytes = self.talk.ask("polling:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
+        data: bytes = self.client.ask("polling:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
         if len(data) != length:
             raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
         return data
@@ -97,7 +97,7 @@ class Home:
         ending["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
             spec = {"keep": not well, "all_well": all_well}
-            answer, _ = self.talk.ask("run_folder:close", spec, kinds.CLOSED, FETCH_S)
+            answer, _ = self.client.ask("run_folder:close", spec, kinds.CLOSED, FETCH_S)
             ending["kept"] = not answer["removed"]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Job = Callable[[LaunchAction, str], None]  # given the host's action, and its name
 
 
-class Hand(threading.Thread):
+class HostThread(threading.Thread):
     """One host's task, which lasts, and does what it is given."""
 
     def __init__(self, host: str, executor: TaskExecutor) -> None:
@@ -65,36 +65,36 @@ class Hand(threading.Thread):
         return future
 
 
-class Hands:
+class HostThreads:
     """The hosts' threads, each from when it is first needed until the play ends."""
 
     def __init__(self, action: LaunchAction) -> None:
         self.action = action
-        self._hands: dict[str, Hand] = {}
+        self._threads: dict[str, HostThread] = {}
 
     def each(self, hosts: Sequence[str], job: Job, refused: Callable[[str, str], None]) -> None:
         """Do a job on all hosts at once, and wait; `refused` is told why one has no task."""
         doing = []
         for host in hosts:
             try:
-                hand = self._hand(host)
+                thread = self._thread(host)
             except Exception as error:
                 refused(host, f"Ansible has no task there: {one_line(error)}")
             else:
-                doing.append(hand.do(job))
+                doing.append(thread.do(job))
         wait(doing)
         for future in doing:
             future.result()
 
-    def _hand(self, host: str) -> Hand:
-        hand = self._hands.get(host)
-        if hand is None or not hand.is_alive():
-            hand = self._hands[host] = Hand(host, self._executor(host))
-            hand.start()
-            hand.began.wait()
-            if hand.refusal:
-                raise AnsibleError(hand.refusal)
-        return hand
+    def _thread(self, host: str) -> HostThread:
+        thread = self._threads.get(host)
+        if thread is None or not thread.is_alive():
+            thread = self._threads[host] = HostThread(host, self._executor(host))
+            thread.start()
+            thread.began.wait()
+            if thread.refusal:
+                raise AnsibleError(thread.refusal)
+        return thread
 
     def _executor(self, host: str) -> TaskExecutor:
         """Return what carries out this play's task on a host, as a worker of Ansible's has it."""

@@ -25,7 +25,7 @@ class LostError(Exception):
     """The node could not be reached, or was silent for longer than bench waits."""
 
 
-class Talk:
+class SupervisorClient:
     """The way to the supervisor of a run in `folder` on the node."""
 
     def __init__(

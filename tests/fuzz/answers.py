@@ -37,7 +37,7 @@ from node.supervisor import kinds as supervisor
 from node.supervisor.answers import pack
 from node.validated_text import Checked, FileName, HostName, InsidePath, Sha256
 from plugins import answers
-from plugins.launching import barrier, node_run, supervisor_client
+from plugins.launching import node_launch, shared_run, supervisor_client
 from plugins.node_action import read, to
 from plugins.sharing import shared
 from roles.apex.action_plugins import wheels
@@ -226,7 +226,7 @@ def plans(entry: str, answer: Any) -> None:
 def launched(parts: list[bytes], home: Path) -> None:
     """One run whose node answers so."""
     site, clock = Site(home), Clock()
-    timed = (barrier, node_run, supervisor_client)
+    timed = (shared_run, node_launch, supervisor_client)
     for module in timed:
         vars(module)["time"] = clock
     try:

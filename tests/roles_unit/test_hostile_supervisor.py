@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from node.printable import printable
-from plugins.launching import node_run
+from plugins.launching import node_launch
 from plugins.launching.action import LaunchAction
-from plugins.launching.barrier import Meeting
-from plugins.launching.node_run import Part, write
+from plugins.launching.node_launch import NodeLaunch, write
+from plugins.launching.shared_run import SharedRun
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -88,12 +88,12 @@ def plan(folder: Path, way: str) -> Campaign:
 
 def carry_out(campaign: Campaign, node: Any, ready: int = 1) -> None:
     """The second node's part, once so many nodes are ready."""
-    meeting = Meeting(RunFolder(campaign.path / "run"), campaign.lock, campaign.holder)
-    first, second = meeting.orders.nodes
-    meeting.gone(first, 0.0)
+    shared_run = SharedRun(RunFolder(campaign.path / "run"), campaign.lock, campaign.holder)
+    first, second = shared_run.orders.nodes
+    shared_run.gone(first, 0.0)
     if ready:
-        meeting.come(first)
-    write(meeting, second, Part(node, meeting, second).run())
+        shared_run.come(first)
+    write(shared_run, second, NodeLaunch(node, shared_run, second).run())
 
 
 def texts(value: Any) -> list[str]:
@@ -145,7 +145,7 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
     tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And is not asked thousands of times meanwhile."""
-    monkeypatch.setattr(node_run, "OVERDUE_S", -10.0)
+    monkeypatch.setattr(node_launch, "OVERDUE_S", -10.0)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
     asked = 0
@@ -173,7 +173,7 @@ def test_a_node_that_never_gets_ready_does_not_hold_the_others_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The barrier had no bound: a plugin that died before it could say so held all of them."""
-    monkeypatch.setattr(node_run, "BARRIER_S", 0.3)
+    monkeypatch.setattr(node_launch, "BARRIER_S", 0.3)
     campaign = plan(tmp_path, "")
     run = RunFolder(campaign.path / "run")
     with campaign.locked():

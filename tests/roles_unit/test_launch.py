@@ -16,8 +16,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from plugins.launching.action import LaunchAction
-from plugins.launching.barrier import Meeting
-from plugins.launching.node_run import Part, write
+from plugins.launching.node_launch import NodeLaunch, write
+from plugins.launching.shared_run import SharedRun
 from plugins.node_action import read, to
 from plugins.program import command, message
 from runner.folder import names
@@ -73,18 +73,20 @@ class Site:
             **{"stall_limit_s": 30.0, "log_limit_bytes": 1 << 30, "log_cap_bytes": 1 << 28},
         }
 
-    def launch(self, script: str, node: Any = None, **settings: float) -> Part:
+    def launch(self, script: str, node: Any = None, **settings: float) -> NodeLaunch:
         """The part of a run of this shell script, begun by the campaign's holder."""
         planned = {**self.node, "argv": ["/bin/sh", "-c", script]}
         run = {"run_id": "run", "nodes": [planned], "supervisor": {**self.settings, **settings}}
         write_json(self.attempt.path / names.RUN, run)
-        meeting = Meeting(self.attempt, self.campaign.lock, self.campaign.holder)
-        return Part(cast(LaunchAction, node or self.here), meeting, meeting.orders.nodes[0])
+        shared_run = SharedRun(self.attempt, self.campaign.lock, self.campaign.holder)
+        return NodeLaunch(
+            cast(LaunchAction, node or self.here), shared_run, shared_run.orders.nodes[0]
+        )
 
     def run(self, script: str, node: Any = None, **settings: float) -> None:
         """Carry out all of it."""
-        part = self.launch(script, node, **settings)
-        write(part.meeting, part.node, part.run())
+        launch = self.launch(script, node, **settings)
+        write(launch.shared_run, launch.node, launch.run())
 
     @property
     def done(self) -> dict[str, Any]:
@@ -209,11 +211,11 @@ def test_samples_that_cannot_be_fetched_cost_no_log(site: Site) -> None:
     site.here.broken = broken
     with site.campaign.locked():
         launch = site.launch(FLOOD)
-        launch.home.sampled = 1 << 40  # as where the polls brought none of them
+        launch.files.sampled = 1 << 40  # as where the polls brought none of them
         launch.prepare()
         done = launch.follow()
         done["files"]["stacks.txt"] = 10
-        launch.home.complete(done)
+        launch.files.complete(done)
     assert done["others"] == "incomplete: no"
     assert "log" not in done
     assert site.log.count("\n") == 30005
@@ -226,9 +228,9 @@ def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) 
     """It took the lock between two looks, so that none of them ever found the lock free."""
     with site.campaign.locked():
         launch = site.launch(STEPS)
-        assert launch.meeting.halted() == ""
+        assert launch.shared_run.halted() == ""
     with Campaign(site.campaign.path).locked():
-        assert launch.meeting.halted() == "control_lost"
+        assert launch.shared_run.halted() == "control_lost"
     halt = site.attempt.halt
     assert halt is not None
     assert (halt.cause, halt.message) == (
@@ -240,7 +242,7 @@ def test_a_later_bench_of_the_campaign_is_not_taken_for_the_own_one(site: Site) 
 def test_a_lock_that_nobody_holds_ends_the_run(site: Site) -> None:
     with site.campaign.locked():
         launch = site.launch(STEPS)
-    assert launch.meeting.halted() == "control_lost"
+    assert launch.shared_run.halted() == "control_lost"
 
 
 def test_a_bench_that_took_over_before_go_keeps_the_trainer_from_starting(site: Site) -> None:
@@ -261,7 +263,7 @@ def test_preparation_is_no_silence_of_the_trainers(site: Site) -> None:
     with site.campaign.locked():
         launch = site.launch(STEPS, stall_limit_s=1.5)
         time.sleep(1.6)
-        write(launch.meeting, launch.node, launch.run())
+        write(launch.shared_run, launch.node, launch.run())
     assert (site.done["ended_by"], site.attempt.halt) == ("exit", None)
 
 

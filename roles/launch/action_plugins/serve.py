@@ -3,7 +3,7 @@
 Ansible runs this once for all hosts, in one process, where each host has a thread with a task,
 templates and a connection of Ansible's (plugins/launching/host_threads.py). A thread takes its
 node's part of run.json here on the control node, so that what runs never passes through a template
-or a shell (plugins/launching/node_run.py). docs/architecture.md has the protocol.
+or a shell (plugins/launching/node_launch.py). docs/architecture.md has the protocol.
 
 Whatever happens on a node comes back as data, never as failed or unreachable: one bad node must
 not end the play.
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from plugins.launching.action import LaunchAction
-from plugins.launching.barrier import Meeting
 from plugins.launching.describing import describe
-from plugins.launching.host_threads import Hand, Hands
-from plugins.launching.node_run import carry_out
+from plugins.launching.host_threads import HostThread, HostThreads
+from plugins.launching.node_launch import carry_out
+from plugins.launching.shared_run import SharedRun
 from runner.folder.attempt import RunFolder
 from runner.launch.ssh.play_pipe import Order, orders
 
@@ -37,19 +37,19 @@ class ActionModule(LaunchAction):
     BYPASS_HOST_LOOP = True
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        hand = threading.current_thread()
-        if isinstance(hand, Hand):  # Ansible's task on one host
-            return hand.serve(self)
-        pool, ansible = Hands(self), os.getppid()
+        thread = threading.current_thread()
+        if isinstance(thread, HostThread):  # Ansible's task on one host
+            return thread.serve(self)
+        pool, ansible = HostThreads(self), os.getppid()
         for order in orders(Path(arguments["gate"])):
             follow(order, pool, lambda: os.getppid() == ansible)
         return {"changed": True}
 
 
-def follow(order: Order, pool: Hands, attended: Callable[[], bool]) -> None:
+def follow(order: Order, pool: HostThreads, attended: Callable[[], bool]) -> None:
     """Carry out an order on its hosts."""
     folder = Path(order.folder)
     if order.sought is not None:
         describe(pool, order.hosts, order.sought, folder)
     else:
-        carry_out(pool, Meeting(RunFolder(folder), Path(order.lock), order.holder, attended))
+        carry_out(pool, SharedRun(RunFolder(folder), Path(order.lock), order.holder, attended))

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from plugins.launching.action import LaunchAction
-from plugins.launching.barrier import Meeting
-from plugins.launching.host_threads import Hand, Hands
-from plugins.launching.node_run import carry_out
+from plugins.launching.host_threads import HostThread, HostThreads
+from plugins.launching.node_launch import carry_out
+from plugins.launching.shared_run import SharedRun
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -31,10 +31,10 @@ class Executor:
     def run(self) -> dict[str, Any]:
         if self.host in self.fails:
             return {"failed": True, "msg": self.fails[self.host]}
-        hand = threading.current_thread()
-        assert isinstance(hand, Hand)
+        thread = threading.current_thread()
+        assert isinstance(thread, HostThread)
         action = SimpleNamespace(ask=None, patience_s=0.0, variables={})
-        return hand.serve(cast(LaunchAction, action))
+        return thread.serve(cast(LaunchAction, action))
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def fails() -> dict[str, str]:
 
 
 @pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch, fails: dict[str, str]) -> Hands:
-    monkeypatch.setattr(Hands, "_executor", lambda self, host: Executor(host, fails))
-    return Hands(cast(LaunchAction, None))
+def threads(monkeypatch: pytest.MonkeyPatch, fails: dict[str, str]) -> HostThreads:
+    monkeypatch.setattr(HostThreads, "_executor", lambda self, host: Executor(host, fails))
+    return HostThreads(cast(LaunchAction, None))
 
 
-def test_all_hosts_do_a_job_at_once(hands: Hands) -> None:
+def test_all_hosts_do_a_job_at_once(threads: HostThreads) -> None:
     together, did = threading.Barrier(3), list[str]()
 
     def job(action: LaunchAction, host: str) -> None:
@@ -56,17 +56,17 @@ def test_all_hosts_do_a_job_at_once(hands: Hands) -> None:
         did.append(f"{host} {threading.current_thread().name}")
 
     for _ in range(2):  # the second time by the same threads
-        hands.each(["n1", "n2", "n3"], job, lambda host, words: did.append(words))
+        threads.each(["n1", "n2", "n3"], job, lambda host, words: did.append(words))
     assert sorted(did) == ["n1 n1", "n1 n1", "n2 n2", "n2 n2", "n3 n3", "n3 n3"]
 
 
 def test_a_host_without_a_task_is_told_of_and_tried_again(
-    hands: Hands, fails: dict[str, str]
+    threads: HostThreads, fails: dict[str, str]
 ) -> None:
     fails["n2"] = "ansible_port is undefined"
     did, refused = list[str](), list[tuple[str, str]]()
     for _ in range(2):
-        hands.each(
+        threads.each(
             ["n1", "n2"],
             lambda action, host: did.append(host),
             lambda host, words: refused.append((host, words)),
@@ -76,7 +76,7 @@ def test_a_host_without_a_task_is_told_of_and_tried_again(
     assert refused == [("n2", "Ansible has no task there: ansible_port is undefined")]
 
 
-def test_what_a_job_raises_is_raised_once_all_have_ended(hands: Hands) -> None:
+def test_what_a_job_raises_is_raised_once_all_have_ended(threads: HostThreads) -> None:
     ended = []
 
     def job(action: LaunchAction, host: str) -> None:
@@ -85,19 +85,19 @@ def test_what_a_job_raises_is_raised_once_all_have_ended(hands: Hands) -> None:
         ended.append(host)
 
     with pytest.raises(OSError, match="no"):
-        hands.each(["n1", "n2"], job, lambda host, words: None)
+        threads.each(["n1", "n2"], job, lambda host, words: None)
     assert ended == ["n2"]
 
 
 def test_a_node_that_cannot_even_begin_tells_the_others(
-    tmp_path: Path, hands: Hands, fails: dict[str, str]
+    tmp_path: Path, threads: HostThreads, fails: dict[str, str]
 ) -> None:
     """They waited ten minutes for it: its plugin died before it could say so."""
     fails["n1"] = "ansible_port is undefined"
     site = Site(tmp_path)
     with site.campaign.locked():
-        meeting = site.launch("true").meeting
-        carry_out(hands, meeting)
+        shared_run = site.launch("true").shared_run
+        carry_out(threads, shared_run)
     halt = site.attempt.halt
     assert halt is not None
     assert (halt.cause, halt.host) == ("launch_error", "n1")
@@ -115,9 +115,9 @@ def test_a_run_ends_where_its_ansible_was_killed(tmp_path: Path) -> None:
     (run.path / names.RUN).write_text(json.dumps(content))
     lives = True
     with campaign.locked():
-        meeting = Meeting(run, campaign.lock, campaign.holder, lambda: lives)
-        assert meeting.halted() == ""
+        shared_run = SharedRun(run, campaign.lock, campaign.holder, lambda: lives)
+        assert shared_run.halted() == ""
         lives = False
-        assert meeting.halted() == "launch_error"
+        assert shared_run.halted() == "launch_error"
     assert run.halt is not None
     assert run.halt.message == "Ansible's process on the control node was ended"

@@ -1,7 +1,7 @@
 """One node's part of a run, from the control node: prepare, start, follow, end.
 
 A thread of each node does this (host_threads.py). `node/supervisor` does the work on the node. The
-threads of one run meet in memory (barrier.py), and write into the run's folder:
+threads of one run meet in memory (shared_run.py), and write into the run's folder:
 
     halt                           first cause, host and time; created exclusively, ends the run
     nodes/<rank>-<host>/prepared   this node is ready; nobody starts before all are
@@ -27,8 +27,8 @@ from node.supervisor import kinds
 from node.supervisor.names import GO, PROGRAMS
 from plugins.awake import awake_s
 from plugins.launching.action import RefusalError
-from plugins.launching.fetched_files import Home, fetchable
-from plugins.launching.supervisor_client import BROKEN, LostError, Talk
+from plugins.launching.fetched_files import FetchedFiles, fetchable
+from plugins.launching.supervisor_client import BROKEN, LostError, SupervisorClient
 from plugins.node_action import one_line, save
 from plugins.program import bundle
 from runner.base.dataclass_schema import read
@@ -38,8 +38,8 @@ from runner.folder.endings import Ending
 
 if TYPE_CHECKING:
     from plugins.launching.action import LaunchAction
-    from plugins.launching.barrier import Meeting
-    from plugins.launching.host_threads import Hands
+    from plugins.launching.host_threads import HostThreads
+    from plugins.launching.shared_run import SharedRun
     from runner.terms.orders import NodeRun
 
 OVERDUE_S = 15.0  # patience with a supervisor beyond every limit that it was given
@@ -52,52 +52,60 @@ GO_S = 2.0  # for all other nodes to be told to go
 WAITING_POLL_S = 1.0  # of a node that starts nothing: it is to end soon after those that do
 
 
-def carry_out(pool: Hands, meeting: Meeting) -> None:
+def carry_out(pool: HostThreads, shared_run: SharedRun) -> None:
     """Carry out a run on all its nodes."""
-    nodes = {node.host: node for node in meeting.orders.nodes}
+    nodes = {node.host: node for node in shared_run.orders.nodes}
 
     def run_part(action: LaunchAction, host: str) -> None:
-        write(meeting, nodes[host], Part(action, meeting, nodes[host]).run())
+        write(shared_run, nodes[host], NodeLaunch(action, shared_run, nodes[host]).run())
 
     def refused(host: str, reason: str) -> None:
-        write(meeting, nodes[host], ended(meeting, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, reason))
+        write(
+            shared_run,
+            nodes[host],
+            ended(shared_run, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, reason),
+        )
 
     pool.each(list(nodes), run_part, refused)
 
 
-def ended(meeting: Meeting, host: str, by: EndedBy, cause: Cause, reason: str) -> dict[str, Any]:
+def ended(
+    shared_run: SharedRun, host: str, by: EndedBy, cause: Cause, reason: str
+) -> dict[str, Any]:
     """End the run for what happened on a host; return how its part ended."""
-    meeting.halt(cause, f"{host}: {reason}", host)
+    shared_run.halt(cause, f"{host}: {reason}", host)
     return {"ended_by": by, "cause": cause, "message": reason}
 
 
-def write(meeting: Meeting, node: NodeRun, ending: dict[str, Any]) -> None:
+def write(shared_run: SharedRun, node: NodeRun, ending: dict[str, Any]) -> None:
     """Write down how a node's part ended."""
     with contextlib.suppress(OSError):  # a full disk here must not end the play
-        save(meeting.run_folder.node(node.node_rank) / names.DONE, ending)
-    meeting.ended(node)
+        save(shared_run.run_folder.node(node.node_rank) / names.DONE, ending)
+    shared_run.ended(node)
 
 
-class Part:
+class NodeLaunch:
     """One node's part of one run."""
 
-    def __init__(self, action: LaunchAction, meeting: Meeting, node: NodeRun) -> None:
-        self.action, self.meeting, self.node = action, meeting, node
-        self.host, self.limits = node.host, meeting.orders.limits
-        self.folder = meeting.run_folder.node(node.node_rank)
+    def __init__(self, action: LaunchAction, shared_run: SharedRun, node: NodeRun) -> None:
+        self.action, self.shared_run, self.node = action, shared_run, node
+        self.host, self.limits = node.host, shared_run.orders.limits
+        self.folder = shared_run.run_folder.node(node.node_rank)
         # Below a root that nodes share, each has a folder: they would remove each other's files.
-        programs = f"{node.dir.removesuffix(meeting.orders.run_id)}{PROGRAMS}/{bundle(PREPARE)[0]}"
-        self.job = {**meeting.orders.job(node), "mark": meeting.mark, "programs": programs}
-        self.patience = meeting.patience
+        programs = (
+            f"{node.dir.removesuffix(shared_run.orders.run_id)}{PROGRAMS}/{bundle(PREPARE)[0]}"
+        )
+        self.job = {**shared_run.orders.job(node), "mark": shared_run.mark, "programs": programs}
+        self.patience = shared_run.patience
         self.job["lease_s"] = self.patience.lease_s
         # Long enough to be cheap on hundreds of nodes, short enough to end a run soon.
         # The lease is renewed by each poll: six of them fit into it.
         longest = min(8.0, self.limits.lost_contact_s / 3)
-        self.wait_s = min(max(len(meeting.orders.nodes) / 50, 1.0), longest)
+        self.wait_s = min(max(len(shared_run.orders.nodes) / 50, 1.0), longest)
         if node.waits:
             self.wait_s = min(WAITING_POLL_S, longest)
-        self.talk = Talk(action, node.dir, meeting.patience, node.node_rank)
-        self.home = Home(self.folder, self.talk, self.limits.log_cap_bytes)
+        self.client = SupervisorClient(action, node.dir, shared_run.patience, node.node_rank)
+        self.files = FetchedFiles(self.folder, self.client, self.limits.log_cap_bytes)
 
     def run(self) -> dict[str, Any]:
         """Prepare, wait for the others, start, tail, end; how it ended, as data."""
@@ -105,11 +113,11 @@ class Part:
             make_private(self.folder)
             self.prepare()
             ending = self.follow()
-            self.home.complete(ending)
-            well = self.home.whole(ending) and read(Ending, ending).well
-            all_well = well and self.meeting.all_well(self.node, self.limits.lost_contact_s)
-            well = well and self.meeting.run_folder.halt is None
-            self.home.close(ending, well=well, all_well=all_well)
+            self.files.complete(ending)
+            well = self.files.whole(ending) and read(Ending, ending).well
+            all_well = well and self.shared_run.all_well(self.node, self.limits.lost_contact_s)
+            well = well and self.shared_run.run_folder.halt is None
+            self.files.close(ending, well=well, all_well=all_well)
         except RefusalError as refusal:
             return self.ended(EndedBy.REFUSED, refusal.cause, str(refusal))
         except LostError as loss:
@@ -124,7 +132,7 @@ class Part:
 
     def ended(self, by: EndedBy, cause: Cause, reason: str) -> dict[str, Any]:
         """End the run for what happened here."""
-        return ended(self.meeting, self.host, by, cause, reason)
+        return ended(self.shared_run, self.host, by, cause, reason)
 
     def prepare(self) -> None:
         """Check the node and leave its daemon, or say why not; then wait for every other node."""
@@ -140,12 +148,12 @@ class Part:
         offset_s = facts["now"] - (began + time.time()) / 2
         facts_kept = {"boot_id": facts["boot_id"], "noted": facts.get("noted", [])}
         save(self.folder / names.PREPARED, {"clock_offset_s": offset_s, **facts_kept})
-        self.talk.begin()
+        self.client.begin()
         renewed = waits = time.monotonic()
-        self.meeting.come(self.node)
-        while not self.meeting.all_came(BARRIER_LOOK_S) and not self.meeting.halted():
+        self.shared_run.come(self.node)
+        while not self.shared_run.all_came(BARRIER_LOOK_S) and not self.shared_run.halted():
             if time.monotonic() - waits > BARRIER_S:
-                reason = f"{self.meeting.late()} did not prepare the run within {BARRIER_S:g} s"
+                reason = f"{self.shared_run.late()} did not prepare the run within {BARRIER_S:g} s"
                 raise RefusalError(Cause.LAUNCH_ERROR, reason)
             if time.monotonic() - renewed > self.patience.lease_s / BARRIER_RENEWALS:
                 self.poll(go=False, wait_s=0.0)
@@ -172,24 +180,24 @@ class Part:
     def reveal(self) -> dict[str, str]:
         """The secret variables' values; cluster_env as the inventory has it, templates and all."""
         values = self.action.variables.get("cluster_env") or {}
-        return {name: self.action.value_of(name, values) for name in self.meeting.orders.secrets}
+        return {name: self.action.value_of(name, values) for name in self.shared_run.orders.secrets}
 
     def follow(self) -> dict[str, Any]:
         """Poll until the node is done. Ends it when the run is halted or the runner is gone."""
         go = True
-        self.meeting.hear()  # the time before is not the trainer's silence
+        self.shared_run.hear()  # the time before is not the trainer's silence
         # The node ends a run at its time limit; this is for one that answers but does not end it.
         limits = self.limits
         patience_s = limits.time_limit_s + limits.grace_s + limits.lost_contact_s + OVERDUE_S
         overdue = awake_s() + patience_s
         while True:
-            reason = self.meeting.halted()
-            if go and not reason and len(self.meeting.orders.nodes) > 1:
+            reason = self.shared_run.halted()
+            if go and not reason and len(self.shared_run.orders.nodes) > 1:
                 self.go()
             began = time.monotonic()
             answer = self.poll(go=go and not reason, wait_s=self.wait_s, stop=reason)
             go = False
-            self.home.add(answer)
+            self.files.add(answer)
             self.look_for_a_stall(grew=bool(answer["data"]))
             if answer["done"] is not None:
                 return self.done(answer)
@@ -206,7 +214,7 @@ class Part:
         self.action.patience_s = self.patience.silence_s
         with contextlib.suppress(*BROKEN):
             self.action.exchange(["touch", f"{self.node.dir}/{GO}"])
-        self.meeting.gone(self.node, GO_S)
+        self.shared_run.gone(self.node, GO_S)
 
     def done(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return what done.json is to hold, by the last poll's answer."""
@@ -217,7 +225,7 @@ class Part:
             details["others"] = f"incomplete: {strange} files do not have event files' names"
         ending = read(Ending, details)
         if not ending.well:
-            self.meeting.halt(ending.cause, f"{self.host}: {ending.words}", self.host)
+            self.shared_run.halt(ending.cause, f"{self.host}: {ending.words}", self.host)
         return details
 
     def look_for_a_stall(self, *, grew: bool) -> None:
@@ -226,19 +234,19 @@ class Part:
         Most nodes print nothing for the whole of a run, so the newest line of all of them counts.
         """
         if grew:
-            self.meeting.hear()
+            self.shared_run.hear()
         limit_s = self.limits.stall_limit_s
-        if awake_s() - self.meeting.heard > limit_s:
+        if awake_s() - self.shared_run.heard > limit_s:
             reason = f"no node printed anything for {limit_s:g} s (stall_limit_s)"
-            self.meeting.halt(Cause.STALLED, reason, self.host)
+            self.shared_run.halt(Cause.STALLED, reason, self.host)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
         """One poll, written down in timeline.jsonl."""
-        progress = {"offset": self.home.log.offset, "sampled": self.home.sampled}
-        orders = {"go": go, "stop": stop, "over": self.meeting.over(self.node)}
+        progress = {"offset": self.files.log.offset, "sampled": self.files.sampled}
+        orders = {"go": go, "stop": stop, "over": self.shared_run.over(self.node)}
         spec = {**progress, **orders, "wait_s": wait_s, "lease_s": self.patience.lease_s}
         patience_s = wait_s + self.patience.silence_s
-        answer, asked_at = self.talk.ask("polling:poll", spec, kinds.POLLED, patience_s)
+        answer, asked_at = self.client.ask("polling:poll", spec, kinds.POLLED, patience_s)
         entry = {"sent": asked_at, "received": time.time(), "node": answer["now"]}
         with open_to_append(self.folder / names.TIMELINE) as stream:
             stream.write(json.dumps({**entry, "log_bytes": answer["size"]}).encode() + b"\n")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runner.terms.orders import NodeRun
 
 
-class Meeting:
+class SharedRun:
     """A run that goes on while `holder` holds `lock` and Ansible `attended` it."""
 
     def __init__(
