@@ -35,14 +35,14 @@ def main() -> int:
     plants = [plant for plant in PLANTS if chosen.only in plant.name and not plant.lacking]
     for repeat in range(1, chosen.repeats + 1):  # each kind once, then each again
         missing = [plant for plant in plants if (plant.name, repeat) not in ledger.load()]
-        for plant in missing:
-            if not plant.light:
-                told(planted(plant, repeat))
         light = [plant for plant in missing if plant.light]
-        light.sort(key=lambda plant: len(plant.stages), reverse=True)  # the longest first
+        light.sort(key=lambda plant: plant.measured, reverse=True)  # the longest first
         with ProcessPoolExecutor(2) as processes:
             for ended in processes.map(planted, light, always(repeat)):
                 told(ended)
+        for plant in missing:
+            if not plant.light:
+                told(planted(plant, repeat))
     for repeat in range(1, 1 + chosen.clean * (not chosen.only)):
         if (CLEAN, repeat) not in ledger.load():
             told(clean(repeat))

@@ -18,8 +18,8 @@ from tests.cluster import network
 from tests.cluster.processes import table
 
 ODD = 3
-DEVICES, LINKS, STORAGE = ("alike", "devices"), ("alike", "links"), ("alike", "storage")
-ALIKE, TRAINING = ("alike",), ("alike", "training")
+ALIKE, DEVICES, LINKS = ("alike",), ("devices",), ("links",)
+STORAGE, TRAINING = ("storage",), ("training",)
 
 
 def nothing(_: Bed) -> None:
@@ -243,7 +243,7 @@ PLANTS = (
     Plant("cable pulled", "in the middle of links", "kernel", "ip link", LINKS,
           ("lost", "unreachable"), during=unplugged),
     Plant("hangs in a collective", "for good", "kernel", "SIGSTOP", LINKS, ("lost",),
-          during=hangs),
+          during=hangs, measured=True),
     Plant("reboots", "in the middle of devices", "kernel", "the node's init killed, booted",
           DEVICES, ("lost",), during=reboots),
     Plant("does not answer", "no sshd", "kernel", "SIGKILL", ALIKE, ("unreachable",), no_ssh),
