@@ -14,7 +14,7 @@ from runner.accept.acceptance import AcceptState, NodeFault
 from runner.base.console import one_line
 from runner.base.grid import ruled
 from runner.doctor.differences import short
-from runner.doctor.judgement import rounded
+from runner.doctor.slow_figures import rounded
 from runner.folder.stored import SCHEMA
 from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.ssh import Ssh

@@ -7,15 +7,9 @@ from typing import Any
 
 from runner.accept.acceptance import NodeFault
 from runner.accept.remedies import remedy
-from runner.doctor.judgement import (
-    TESTS,
-    Figure,
-    floor_of,
-    judge_figures,
-    result_json,
-    rounded,
-    slow_parts,
-)
+from runner.doctor.judgement import result_json
+from runner.doctor.probe_tests import TESTS, floor_of
+from runner.doctor.slow_figures import Figure, judge_figures, rounded, slow_parts
 from runner.figures.outliers import slowed
 
 STAGE = "training"

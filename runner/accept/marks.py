@@ -16,7 +16,8 @@ from node.schema import Fields, Number, Text, UnfitError
 from runner.accept.acceptance import AcceptState, NodeFault
 from runner.accept.remedies import remedy
 from runner.base.errors import UserError
-from runner.doctor.judgement import TESTS, floor_of, rounded
+from runner.doctor.probe_tests import TESTS, floor_of
+from runner.doctor.slow_figures import rounded
 from runner.figures.outliers import is_low
 from runner.matrix.dialect import read_file, read_yaml
 

@@ -16,7 +16,9 @@ from runner.base.text import counted, listing
 from runner.doctor import asking
 from runner.doctor.answer import Answer, gather
 from runner.doctor.effort import Effort
-from runner.doctor.judgement import ONE_TRY, TESTS, Judgement, ProbeResult, check_of, with_tries
+from runner.doctor.judgement import Judgement, with_tries
+from runner.doctor.probe_tests import ONE_TRY, TESTS, check_of
+from runner.doctor.slow_figures import ProbeResult
 from runner.folder import names
 from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.engine import Surveyor

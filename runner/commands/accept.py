@@ -183,7 +183,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
     """Return what was asked for. Raises UserError where nothing would be tested."""
     from runner.accept.scope import OF_ALL_NODES, STAGES, AcceptOptions
-    from runner.doctor.judgement import TESTS
+    from runner.doctor.probe_tests import TESTS
 
     for test in chosen.leave_out:
         if test not in TESTS:

@@ -9,9 +9,10 @@ from runner.base.console import Screen
 from runner.base.errors import UserError
 from runner.base.ssh_words import unusable
 from runner.base.text import counted, tail
-from runner.doctor import judgement, probing
+from runner.doctor import probe_output, probing
 from runner.doctor.answer import Answer, gather
 from runner.doctor.effort import DOCTORS, Effort
+from runner.doctor.judgement import Judgement
 from runner.folder.checkup import Checkup, checkup_of
 from runner.folder.products import keep_products
 from runner.inventory.inventory import load_inventory, refuse_unedited
@@ -82,15 +83,15 @@ def measure(
     effort: Effort = DOCTORS,
     without: Collection[str] = (),
     title: str = "measuring",
-) -> judgement.Judgement:
+) -> Judgement:
     """Run the probe on the nodes that could be asked, `without` some; `title` is its line."""
     pin, reason = probing.torch_of(answer.envs, cluster.path)
     if reason:
-        return judgement.Judgement(reason=reason)
+        return Judgement(reason=reason)
 
     def line(elapsed_s: float) -> str:
         logs = next((run.logs() for run in interrupts.running), {})
-        now = judgement.step(judgement.lines(tail(logs[0]))) if logs else ""
+        now = probe_output.step(probe_output.lines(tail(logs[0]))) if logs else ""
         return f"{title}{': ' + now if now else ''}, {elapsed_s:.0f} s"
 
     answering = answer.envs.keys() - set(without)

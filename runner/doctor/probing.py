@@ -16,8 +16,10 @@ from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.suggested_commands import played
 from runner.base.text import tail
-from runner.doctor import judgement
+from runner.doctor import probe_output
 from runner.doctor.effort import DOCTORS, Effort
+from runner.doctor.judgement import Judgement, judge_probe
+from runner.doctor.probe_tests import DEVICE_TESTS
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.checkup import Checkup
@@ -111,11 +113,7 @@ def plan(
             "storage_mib": effort.storage_mib,
             "storage_all": effort.storage_all,
             "checks": list(checks),
-            "tests": [
-                test
-                for test in judgement.DEVICE_TESTS[cluster.device]
-                if test not in effort.left_out
-            ],
+            "tests": [test for test in DEVICE_TESTS[cluster.device] if test not in effort.left_out],
         }
         env = {"PATH": f"{home}/env/bin:{BASE_PATH}", "PYTHONUNBUFFERED": "1"}
         env |= {"PYTHONFAULTHANDLER": "1", **cluster.env}
@@ -161,7 +159,7 @@ def launch(
     engine: Engine,
     interrupts: Interrupts,
     effort: Effort = DOCTORS,
-) -> judgement.Judgement:
+) -> Judgement:
     """Run the probe on the nodes, another port where one is in use, and judge what it said."""
     began = time.monotonic()
 
@@ -190,9 +188,9 @@ def launch(
     objects = [
         line
         for rank, path in attempt.logs().items()
-        for line in judgement.of_node(judgement.lines(tail(path, LOG_BYTES)), rank)
+        for line in probe_output.of_node(probe_output.lines(tail(path, LOG_BYTES)), rank)
     ]
-    judged = judgement.judge_probe(
+    judged = judge_probe(
         objects,
         hosts,
         device=cluster.device,

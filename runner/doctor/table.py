@@ -16,7 +16,9 @@ from runner.base.escapes import TerminalLine
 from runner.base.grid import filled, fits, ruled
 from runner.doctor.differences import ItemDifference, short
 from runner.doctor.items import SPOILS
-from runner.doctor.judgement import TESTS, Judgement, ProbeResult, rounded
+from runner.doctor.judgement import Judgement
+from runner.doctor.probe_tests import TESTS
+from runner.doctor.slow_figures import ProbeResult, rounded
 
 STYLES = {SPOILS: "bold red"}
 ODD = "yellow"

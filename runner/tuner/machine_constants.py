@@ -9,7 +9,9 @@ from statistics import median
 from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
 from runner.doctor.asking import ask
-from runner.doctor.judgement import MATMUL, Judgement, ProbeResult
+from runner.doctor.judgement import Judgement
+from runner.doctor.probe_tests import MATMUL
+from runner.doctor.slow_figures import ProbeResult
 from runner.folder import names
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
 from runner.folder.tune_file import load_tuned

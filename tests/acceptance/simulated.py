@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from node.probe_deep import PARTS
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
-from runner.doctor.judgement import AT_ONCE, PAIRS, Figure, floor_of, judge_figures, slowing
+from runner.doctor.probe_tests import AT_ONCE, PAIRS, floor_of
+from runner.doctor.slow_figures import Figure, judge_figures, slowing
 from runner.figures.outliers import MANY, critical, error, relative_to_median
 
 RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"

@@ -23,7 +23,8 @@ from runner.base.errors import UserError
 from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
-from runner.doctor.judgement import Judgement, ProbeResult
+from runner.doctor.judgement import Judgement
+from runner.doctor.slow_figures import ProbeResult
 from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits

@@ -10,8 +10,10 @@ import pytest
 
 from node import probe
 from runner.base.grid import plain_text
-from runner.doctor import judgement, probing
-from runner.doctor.judgement import PROBE_MARK, Judgement, judge_probe, lines
+from runner.doctor import probe_output, probing
+from runner.doctor.judgement import Judgement, judge_probe
+from runner.doctor.probe_output import PROBE_MARK, lines
+from runner.doctor.probe_tests import DEVICE_TESTS
 from runner.doctor.table import measured_parts
 from runner.folder.attempt import Attempt
 from tests.runner.builders import slurm_cluster, small_cluster
@@ -183,7 +185,7 @@ def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
     assert f"no result: {why}" in " ".join(said.split())
     assert "nothing could be measured with" in said
     assert "slow" not in said
-    assert said.count("no result") == 1 + len(judgement.DEVICE_TESTS["cuda"])
+    assert said.count("no result") == 1 + len(DEVICE_TESTS["cuda"])
     some = " ".join(shown(judged(devices(healthy()), failed=why)).split())
     assert "no result of matrix product fp32, matrix product tf32, matrix product fp16" in some
     assert f"memory bandwidth: {why}" in some
@@ -201,7 +203,7 @@ def test_lines_are_found_in_a_log_with_others_and_a_torn_end() -> None:
     mark = PROBE_MARK
     log = f'Warning\n{mark}{{"step": "a"}}\nx {mark}{{"step": "b"}}\n{mark}{{"st'
     assert lines(log.encode()) == [{"step": "a"}, {"step": "b"}]
-    assert judgement.step(lines(log.encode())) == "b"
+    assert probe_output.step(lines(log.encode())) == "b"
 
 
 def test_the_answer_is_data_and_a_table() -> None:

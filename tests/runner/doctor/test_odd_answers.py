@@ -15,16 +15,11 @@ from node.facts.record import read
 from node.schema import UnfitError
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
-from runner.doctor.judgement import (
-    PROBE_MARK,
-    TESTS,
-    Judgement,
-    ProbeResult,
-    judge_probe,
-    lines,
-    of_node,
-)
+from runner.doctor.judgement import Judgement, judge_probe
+from runner.doctor.probe_output import PROBE_MARK, lines, of_node
+from runner.doctor.probe_tests import TESTS
 from runner.doctor.probing import torch_of
+from runner.doctor.slow_figures import ProbeResult
 from runner.doctor.table import measured_parts
 
 HOSTS = ["n1", "n2", "n3"]

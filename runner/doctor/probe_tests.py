@@ -1,0 +1,79 @@
+"""What the probe measures: each test's name, unit, check, and how far healthy figures differ. Pure.
+
+node/probe.py and node/probe_deep.py have the formulas.
+"""
+
+from collections.abc import Mapping
+
+TESTS: Mapping[str, tuple[str, str]] = {
+    "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
+    "matmul_tf32": ("matrix product tf32", "TFLOP/s"),
+    "matmul_bf16": ("matrix product bf16", "TFLOP/s"),
+    "matmul_fp16": ("matrix product fp16", "TFLOP/s"),
+    "memory": ("memory bandwidth", "GB/s"),
+    "node": ("all-reduce within a node", "GB/s bus"),
+    "all": ("all-reduce between all nodes", "GB/s bus"),
+    "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
+    "pair_small": ("small messages of pairs", "1/s"),
+    "pair_delivered": ("packets of pairs that need not be sent again", "%"),
+    "sustained": ("matrix product, sustained", "TFLOP/s"),
+    "to_device": ("copy from host to device", "GB/s"),
+    "from_device": ("copy from device to host", "GB/s"),
+    "all_gather": ("all-gather between all nodes", "GB/s bus"),
+    "all_to_all": ("all-to-all between all nodes", "GB/s bus"),
+    "send_receive": ("send and receive around all nodes", "GB/s"),
+    "storage_write": ("write and sync", "MB/s"),
+    "storage_read": ("read", "MB/s"),
+    "storage_sync": ("sync of 4 KiB", "1/s"),
+    "storage_files": ("small files made and removed", "1/s"),
+    "train_alone": ("training on one node", "samples/s"),
+    "train_groups": ("training on a group of nodes", "samples/s"),
+}
+CORRECT = "correct"
+MATMUL = "matmul_"  # and an arithmetic
+# What the kinds of devices multiply in: a CPU has no units for halves but bf16's, if any.
+DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("matmul_fp32", "matmul_bf16", "memory"),
+    "npu": ("matmul_fp32", "matmul_bf16", "matmul_fp16", "memory"),
+    "cuda": ("matmul_fp32", "matmul_tf32", "matmul_bf16", "matmul_fp16", "memory"),
+}
+COLLECTIVES = ("all_gather", "all_to_all", "send_receive")
+NETWORK_TESTS = ("node", "all", "pair", *COLLECTIVES)
+PAIRS = ("pair", "pair_small", "pair_delivered")
+# What a check of node/probe_deep.py gives; each of these is judged like one of doctor's.
+DEEP_TESTS: Mapping[str, tuple[str, ...]] = {
+    "products": ("sustained",),
+    "copies": ("to_device", "from_device"),
+    "collectives": COLLECTIVES,
+    "storage": ("storage_write", "storage_read", "storage_sync", "storage_files"),
+}
+# Tests of which what seems slow is measured again only by a second probe (`with_tries`).
+ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"])
+AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
+# Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
+# paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
+# A disk's speed depends on what it holds, and a message's time on what else the kernel does.
+FLOORS: Mapping[str, float] = {
+    **{"devices": 0.05, "cpu": 0.20, "network": 0.10},
+    **{"small": 0.50, "storage": 0.50, "copies": 0.10, "delivered": 0.01},
+}
+
+
+def check_of(test: str) -> str:
+    """Return the check of the probe that measures a test."""
+    deep = (check for check, tests in DEEP_TESTS.items() if test in tests)
+    check = "devices" if any(test in tests for tests in DEVICE_TESTS.values()) else "network"
+    return next(deep, check)
+
+
+def floor_of(test: str, device: str) -> float:
+    """Return by how much healthy figures of a test may differ."""
+    if test in ("pair_small", "pair_delivered"):
+        return FLOORS[test.removeprefix("pair_")]
+    if test.startswith("storage_"):
+        return FLOORS["storage"]
+    if device == "cpu":
+        return FLOORS["cpu"]
+    if test in DEEP_TESTS["copies"]:
+        return FLOORS["copies"]
+    return FLOORS["network" if test in NETWORK_TESTS else "devices"]

@@ -1,0 +1,254 @@
+"""Which figure of a test is slow, and what is only noise. Pure.
+
+A figure is the median of its samples; of several tries the best one, since other work on a machine
+only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
+more than its tolerance: FLOORS, or what noise explains (runner/figures/outliers.py). Noise is the
+standard error of the median, by the samples' MAD, of the figure itself or of its like, and how far
+two tries are apart. Where all devices take their samples at the same time (AT_ONCE), each sample is
+compared with those of the same moment, so that noise of the whole cluster does not count.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node.probe import reference
+from runner.doctor.probe_tests import AT_ONCE, PAIRS, TESTS, floor_of
+from runner.figures.outliers import (
+    best_of_tries,
+    error,
+    is_low,
+    jitter,
+    relative_to_median,
+    slowed,
+    spread,
+)
+
+NOISY = "too noisy to tell"
+TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured thing: its nodes, its device on the node (None: all of them), its samples.
+
+    `tries` has one list of samples for each try; of a pair, the second is while no other talks.
+    """
+
+    nodes: tuple[str, ...]
+    device: int | None
+    tries: tuple[tuple[float, ...], ...]
+
+    @property
+    def value(self) -> float:
+        """The better try's median."""
+        return max(statistics.median(samples) for samples in self.tries)
+
+    @property
+    def noise(self) -> float:
+        """Relative: the larger standard error of the two best tries' medians, and how far these are
+        apart.
+        """
+        best = sorted(self.tries, key=statistics.median)[-2:]
+        middles = [statistics.median(samples) for samples in best]
+        widest = max(error(samples) for samples in best)
+        return (widest + max(middles) - min(middles)) / max(middles)
+
+    @property
+    def label(self) -> str:
+        """`node3 device 4`, or `node1 with node2`."""
+        where = " with ".join(self.nodes)
+        return where if self.device is None else f"{where} device {self.device}"
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """One test over all its figures."""
+
+    test: str
+    figures: tuple[Figure, ...]
+    reference: float | None = None
+    slow: tuple[Figure, ...] = ()
+    contended: tuple[Figure, ...] = ()
+    reason: str = ""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise hid what was to be seen: another try may show it."""
+        return self.reason.startswith(NOISY)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return TESTS[self.test][0]
+
+    def value(self, figure: Figure) -> float:
+        """Return what is shown of a figure: of a pair, as it was beside all others."""
+        return statistics.median(figure.tries[0]) if self.test in PAIRS else figure.value
+
+
+@dataclass(frozen=True)
+class SlowPart:
+    """What is slow, in one line, and the nodes that it is on."""
+
+    test: str
+    nodes: tuple[str, ...]
+    words: str
+
+
+def judge_figures(
+    test: str, figures: Sequence[Figure], device: str, reason: str = ""
+) -> ProbeResult:
+    """Find the slow ones among all figures of a test."""
+    if not figures:
+        return ProbeResult(test, (), reason=reason)
+    floor = floor_of(test, device)
+    usual = reference([figure.value for figure in figures])
+    values, noises = compared(test, figures)
+    common = statistics.median(noises)
+    slow: list[Figure] = []
+    contended: list[Figure] = []
+    if test in PAIRS:
+        slow, contended = _slow_pairs(figures, floor)
+        usual = reference([statistics.median(figure.tries[0]) for figure in figures])
+    elif len(figures) > 1:
+        between, best = spread(values), reference(values)
+        slow = [
+            figure
+            for figure, value, noise in zip(figures, values, noises, strict=True)
+            if is_low(value, best, noise, common, floor, len(figures), between)
+        ]
+    if not slow and not reason and common > TOO_NOISY * floor:
+        reason = (
+            f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
+        )
+    return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
+
+
+def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:
+    """Return what figures of a test are compared by, and the noise of each, relative to it.
+
+    Of samples that all take at once, what is slow in its best try is slow in each, so that it does
+    not matter how far tries are apart.
+    """
+    at_once = test in AT_ONCE
+    relative = relative_to_median([figure.tries for figure in figures]) if at_once else []
+    if relative:
+        return best_of_tries(relative)
+    return [figure.value for figure in figures], [figure.noise for figure in figures]
+
+
+def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:
+    """Find the pairs slow in their round and alone; and those that are slow only while others talk.
+
+    What was measured alone is compared with what else was measured alone.
+    """
+    concurrent = {figure: statistics.median(figure.tries[0]) for figure in figures}
+    alone = {
+        figure: statistics.median(figure.tries[1]) for figure in figures if len(figure.tries) > 1
+    }
+    noises = {
+        figure: max(error(samples) / statistics.median(samples) for samples in figure.tries)
+        for figure in figures
+    }
+    common = statistics.median(noises.values())
+    usual = reference(list(concurrent.values()))
+    count = len(concurrent)
+
+    def is_slow(figure: Figure, value: float, usual: float) -> bool:
+        return is_low(value, usual, noises[figure], common, floor, count)
+
+    suspected = [figure for figure, value in concurrent.items() if is_slow(figure, value, usual)]
+    best = max(alone.values(), default=0.0)
+    slow: list[Figure] = []
+    contended: list[Figure] = []
+    for figure in suspected:
+        if figure in alone:
+            still = is_slow(figure, alone[figure], best)
+            (slow if still else contended).append(figure)
+    for figure in suspected:
+        if figure not in alone:  # more were slow than are measured again: as those that were
+            (contended if contended and not slow else slow).append(figure)
+    return slow, contended
+
+
+def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
+    """Find devices that slow down while they compute: heat, or a power limit.
+
+    By their own samples; or beside the median of all devices, without noise that all have, where
+    their own samples fall, too. One that is fast again in a later try did not slow down.
+    """
+    floor, count = 2 * floor_of(row.test, device), len(row.figures)
+    relative = relative_to_median([figure.tries for figure in row.figures])
+    common = statistics.median(map(jitter, relative)) if relative else 0.0
+    slow = []
+    for number, figure in enumerate(row.figures):
+        if rates := slowed(figure.tries, floor, count):
+            change = f"from {rounded(rates[0])} to {rounded(rates[1])} {TESTS[row.test][1]}"
+        elif relative and slowed(figure.tries, floor, count, 0.0):
+            tries = relative[number]
+            # By one try alone it is only measured again.
+            noise = common if len(tries) == 1 else max(common, jitter(tries))
+            shares = slowed(tries, floor, count, noise)
+            if not shares:
+                continue
+            change = f"from {shares[0]:.0%} to {shares[1]:.0%} of the median of all devices"
+        else:
+            continue
+        description = f"{figure.label}: it slows down {change} while it computes"
+        slow.append(SlowPart(row.test, figure.nodes, description))
+    return slow
+
+
+def slow_parts(row: ProbeResult, hosts: Sequence[str]) -> list[SlowPart]:
+    """Name the slow ones: a node instead of its devices or pairs.
+
+    That is a node of which all are slow; and of pairs, one that is in more slow ones than any other
+    node and in most of its own.
+    """
+    if not row.slow or row.reference is None:
+        return []
+    pairs = row.test in PAIRS
+    shares = Counter(host for figure in row.figures for host in figure.nodes)
+    remaining, verdicts = list(row.slow), []
+    while True:
+        counts = Counter(host for figure in remaining for host in figure.nodes)
+        every = [host for host in hosts if 2 <= counts[host] == shares[host]]
+        worst, runner_up = ([*counts.most_common(2), ("", 0), ("", 0)])[:2]
+        if pairs and not every and worst[1] > max(runner_up[1], shares[worst[0]] / 2, 1):
+            every = [worst[0]]
+        every = [host for host in every if not pairs or counts[host] < len(row.figures)]
+        if not every:
+            break
+        host = every[0]
+        mine = [figure for figure in remaining if host in figure.nodes]
+        share = f"{len(mine)} of its {shares[host]} {'pairs' if pairs else 'devices'}"
+        lowest = min(mine, key=row.value)
+        verdicts.append(SlowPart(row.test, (host,), f"{host}: {_below(row, lowest)}, {share}"))
+        # A pair of two nodes that are both slow is slow for each of them.
+        remaining = [figure for figure in remaining if figure not in mine]
+        shares.subtract(
+            host_of_figure
+            for figure in mine
+            for host_of_figure in figure.nodes
+            if host_of_figure != host
+        )
+    for figure in remaining:
+        verdicts.append(SlowPart(row.test, figure.nodes, f"{figure.label}: {_below(row, figure)}"))
+    return verdicts
+
+
+def _below(row: ProbeResult, figure: Figure) -> str:
+    assert row.reference is not None
+    name, unit = TESTS[row.test]
+    value = row.value(figure)
+    return (
+        f"{name} {rounded(value)} {unit}, {1 - value / row.reference:.0%} below"
+        f" {rounded(row.reference)}"
+    )
+
+
+def rounded(value: float) -> str:
+    """Write a figure with the digits that it is good for."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
