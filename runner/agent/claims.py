@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.compare.verdicts import CampaignComparison
+from runner.figures.cell_statistics import runs_that_count
 from runner.figures.parity import parity, start_differs, task_differs
-from runner.figures.summary import runs_that_count
 from runner.tables.catalogue.every_column import THRESHOLDS
 from runner.tables.row import Row
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from runner.board.bundle_file import OpenBundle
 from runner.board.refusal import Refusal
 from runner.board.run_checks import attempts
-from runner.figures.summary import step_time_ms
+from runner.figures.counted_steps import step_time_ms
 from runner.folder.attempt import Attempt
 from runner.load.samples import polled_steps
 from runner.load.window import Seen

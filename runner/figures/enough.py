@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runner.figures.summary import cell_statistics
+from runner.figures.cell_statistics import cell_statistics
 from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.record import NOT_ENDED, Record
 

@@ -13,11 +13,11 @@ from itertools import zip_longest
 
 from runner.base.text import counted, listing
 from runner.figures import devices
+from runner.figures.cell_statistics import CellStatistics, runs_that_count
 from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
 from runner.figures.resumed import TOLERANCE, Resumed
-from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike
 from runner.logs.logged_step import unmeasured
 from runner.terms.cell import FEWEST_REPEATS

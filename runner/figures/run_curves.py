@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
 
-from runner.figures.summary import step_time_ms
+from runner.figures.counted_steps import step_time_ms
 from runner.terms.record import Interval, Record
 
 Points = list[tuple[float, float]]  # (iteration, value)

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.between_runs import CONFIDENCE_PERCENT
+from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.figures.loss_curves import Spans, loss_kind, spans_of
 from runner.figures.power import samples_between
-from runner.figures.summary import counted_intervals, step_time_ms
 from runner.terms.cell import SEED
 from runner.terms.record import Record
 

@@ -17,8 +17,8 @@ from node.program_output import os_error_words
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
 from runner.base.text import counted
+from runner.figures.counted_steps import counted_intervals, samples_per_s
 from runner.figures.enough import Enough
-from runner.figures.summary import counted_intervals, samples_per_s
 from runner.folder import events
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign

@@ -19,7 +19,7 @@ from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.polling import EVENTS_BYTES, EVENTS_MOST
 from runner.base.dataclass_schema import shape
 from runner.base.log_file import open_log
-from runner.figures.summary import counted_intervals, step_time_ms
+from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.packed import has_part, read_part

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from node.printable import printable
+from runner.figures.cell_statistics import runs_that_count
+from runner.figures.counted_steps import late_intervals, warmup_of
 from runner.figures.run_curves import Points, thinned, times
-from runner.figures.summary import late_intervals, runs_that_count, warmup_of
 from runner.report.coinciding import Coinciding, coinciding, taking_turns
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href

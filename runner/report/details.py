@@ -7,8 +7,8 @@ from typing import Any
 from node.printable import printable
 from runner.base.clock import ZONE, day, second
 from runner.base.text import listing
+from runner.figures.cell_statistics import runs_that_count
 from runner.figures.publishable import CODES
-from runner.figures.summary import runs_that_count
 from runner.report.command_text import commands
 from runner.report.links import href
 from runner.report.small_curves import small_curves

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from node.printable import printable
+from runner.figures.counted_steps import late_intervals, warmup_of
 from runner.figures.run_curves import Points, thinned, times
-from runner.figures.summary import late_intervals, warmup_of
 from runner.report.cell_labels import labels
 from runner.report.curves import FEW_POINTS, DrawnRun
 from runner.report.groups import MOST_CURVES, MOST_PANELS

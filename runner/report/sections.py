@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from node.printable import printable
+from runner.figures.cell_statistics import runs_that_count
 from runner.figures.parity import Parity
-from runner.figures.summary import runs_that_count
 from runner.report.cell_labels import labels
 from runner.report.links import href
 from runner.tables.catalogue.column import Column

@@ -7,8 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from node.printable import printable
+from runner.figures.counted_steps import late_intervals, warmup_of
 from runner.figures.run_curves import Points, loss_curve, thinned, times, validation_curve
-from runner.figures.summary import late_intervals, warmup_of
 from runner.tables.formatting import number_text
 from runner.terms.record import Record
 

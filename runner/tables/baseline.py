@@ -6,8 +6,8 @@ from dataclasses import replace
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures.between_runs import of_values, rate_difference
+from runner.figures.cell_statistics import runs_that_count
 from runner.figures.parity import parity, task_differs
-from runner.figures.summary import runs_that_count
 from runner.figures.target import compare_learning
 from runner.tables.catalogue.every_column import COMPARED, value
 from runner.tables.formatting import value_text

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from node.printable import printable
 from runner.expect.prices import Prices
+from runner.figures.cell_statistics import CellStatistics, cell_statistics
 from runner.figures.goodput import goodput
-from runner.figures.summary import CellStatistics, cell_statistics
 from runner.figures.target import time_to_target, time_to_validation_target
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import with_baseline

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runner.base.escapes import plain
-from runner.figures.summary import Summary, runs_that_count
+from runner.figures.cell_statistics import runs_that_count
+from runner.figures.summary import Summary
 from runner.matrix.published import PublishedRow
 from runner.tables.catalogue.every_column import asked_for, for_machines, missing, value
 from runner.tables.environment_facts import environment_section, facts_as_text

@@ -11,12 +11,12 @@ from runner.expect.cost import CellCost
 from runner.expect.expectation import Expectation
 from runner.figures import devices as catalogue
 from runner.figures.between_runs import RateDifference
+from runner.figures.cell_statistics import CellStatistics, runs_that_count
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
 from runner.figures.goodput import Goodput
 from runner.figures.parity import Parity
 from runner.figures.power import Power
 from runner.figures.resumed import Resumed
-from runner.figures.summary import CellStatistics, runs_that_count
 from runner.figures.target import Alike, TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.terms.architecture import Formula

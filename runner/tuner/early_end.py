@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from node.causes import Cause
-from runner.figures.summary import counted_intervals, step_time_ms
+from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder.attempt import Attempt
 from runner.judge.judge import measure_run
 from runner.systems.common.registry import load_system

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.text import blocks
-from runner.figures.summary import samples_per_s, step_time_ms
+from runner.figures.counted_steps import samples_per_s, step_time_ms
 from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.latest import latest

@@ -22,7 +22,7 @@ import yaml
 from tabulate import tabulate
 
 from runner.figures.between_runs import of_values, rate_difference
-from runner.figures.summary import step_time_ms
+from runner.figures.counted_steps import step_time_ms
 from runner.folder.campaign import Campaign
 from runner.folder.tune_file import load_tuned
 from runner.inventory.inventory import load_inventory

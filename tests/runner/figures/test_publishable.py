@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runner.figures.cell_statistics import cell_statistics
 from runner.figures.parity import Parity
 from runner.figures.power import POWER_CAP
 from runner.figures.publishable import (
@@ -16,7 +17,6 @@ from runner.figures.publishable import (
     on_its_nodes,
     verdict,
 )
-from runner.figures.summary import cell_statistics
 from runner.figures.target import Alike
 from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.record import (

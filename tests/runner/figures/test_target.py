@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from benchmarks import learning
 from benchmarks.learning import by_iteration
+from runner.figures.cell_statistics import cell_statistics
 from runner.figures.flops import Decoder
-from runner.figures.summary import cell_statistics
 from runner.figures.target import (
     LEVEL,
     Arrival,

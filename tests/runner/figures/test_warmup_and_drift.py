@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.figures.cell_statistics import cell_statistics
+from runner.figures.counted_steps import warmup_of
 from runner.figures.drift import drift
-from runner.figures.summary import cell_statistics, warmup_of
 from runner.figures.warmup import FEWEST, steady_from
 from runner.terms.record import Interval
-from tests.runner.figures.test_summary import record, steps
+from tests.runner.figures.test_cell_statistics import record, steps
 
 
 def noise(count: int, seed: int = 0, sigma: float = 1.0, around: float = 100.0) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
-from runner.figures.summary import late_intervals
+from runner.figures.counted_steps import late_intervals
 from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from runner.logs.patterns import LinePattern, readers_of_patterns

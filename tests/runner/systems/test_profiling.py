@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.base.errors import UserError
-from runner.figures.summary import cell_statistics
+from runner.figures.cell_statistics import cell_statistics
 from runner.plan import checks
 from runner.terms.profile import Profile
 from runner.terms.record import Interval, Measurement, Record

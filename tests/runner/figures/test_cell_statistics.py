@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.figures.cell_statistics import WITHOUT_NUMBERS, cell_statistics, runs_that_count
+from runner.figures.counted_steps import counted_intervals
 from runner.figures.learning import last_loss
-from runner.figures.summary import (
-    WITHOUT_NUMBERS,
-    cell_statistics,
-    counted_intervals,
-    runs_that_count,
-)
 from runner.terms.memory import MEMORY
 from runner.terms.record import STATUSES, Interval, Measurement, Record
 

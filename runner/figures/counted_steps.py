@@ -1,0 +1,93 @@
+"""The logged steps that count, their speed and their time. Pure.
+
+An interval counts when every iteration that it covers comes after the warm-up, which begins with
+the run's first logged line (runner/logs/nodes.py has the rule); where no `warmup_iters` was given,
+warmup.py finds where each run's ends. Of those, an interval in which the optimiser skipped an
+iteration (loss-scale overflow) is left out of the time statistics, because a skipped iteration does
+less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
+
+Samples per second of an interval is the logged value, else `global_batch_size * 1000 /
+step_time_ms`; a step time that the log lacks is derived the other way round.
+"""
+
+import math
+from collections.abc import Iterable
+
+from runner.figures.warmup import steady_from
+from runner.logs.nodes import Warmup, began_after
+from runner.terms.record import Interval, Record
+
+_TINY = 1e-300  # beyond which a number or its inverse is not finite
+
+
+def measured(value: float | None) -> float | None:
+    """Return `value` when it is a finite number above zero, else None: a time of 0 measures
+    nothing.
+    """
+    is_figure = value is not None and math.isfinite(value) and _TINY < value < 1 / _TINY
+    return value if is_figure else None
+
+
+def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
+    """Return the intervals whose iterations all come after the run's first `warmup_iters`."""
+    rule = Warmup(warmup_iters)
+    return [
+        interval for interval in intervals if rule.over(interval.iteration, interval.iterations)
+    ]
+
+
+def warmup_of(record: Record) -> int:
+    """Return how many first iterations of a run are warm-up: as asked for, else by its step
+    times, and at least its first line where another one remains; with a profiler all up to its end.
+    """
+    lines = record.measurement.intervals
+    if record.profile is not None and lines:
+        return max(record.warmup_iters or 0, min(record.profile.until, lines[-1].iteration))
+    if record.warmup_iters is not None or len(lines) < 2:
+        return record.warmup_iters or 0
+    steps = []
+    for interval in lines:
+        time, _ = step_time_ms(interval, record.global_batch_size)
+        if time is None and (rate := measured(interval.samples_per_s)) is not None:
+            time = 1 / rate  # any unit will do
+        if time is not None and math.isfinite(time) and interval.skipped <= 0:
+            steps.append((interval.iteration, time))
+    out = steady_from([time for _, time in steps])
+    last_warm = max((iteration for iteration, _ in steps[:out]), default=0)
+    if any(iteration > lines[0].iteration for iteration, _ in steps):
+        last_warm = max(last_warm, lines[0].iteration)
+    began = began_after(lines[0].iteration, lines[0].iterations, lines[1].iterations)
+    return max(0, last_warm - began)
+
+
+def counted_intervals(record: Record) -> list[Interval]:
+    """Return the intervals that enter the time statistics: after warm-up, without a skipped
+    iteration.
+    """
+    late = late_intervals(record.measurement.intervals, warmup_of(record))
+    return [interval for interval in late if interval.skipped <= 0]
+
+
+def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
+    """Return sequences per second of the whole job in one interval, and "log" or "derived"."""
+    if (logged := measured(interval.samples_per_s)) is not None:
+        return logged, "log"
+    time = measured(interval.step_time_ms)
+    batch = measured(global_batch_size)
+    return _per(batch, time), "derived"
+
+
+def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
+    """Return milliseconds per iteration in one interval, and "log" or "derived"."""
+    if (logged := measured(interval.step_time_ms)) is not None:
+        return logged, "log"
+    rate = measured(interval.samples_per_s)
+    batch = measured(global_batch_size)
+    return _per(batch, rate), "derived"
+
+
+def _per(batch: float | None, by: float | None) -> float | None:
+    """Turn sequences per iteration over ms (or over sequences per second) into sequences per
+    second (or ms).
+    """
+    return None if batch is None or by is None else measured(batch * 1000 / by)
