@@ -19,7 +19,8 @@ from runner.agent.owner import Owner, allowed, names_of
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.board.run_checks import run_problems
-from runner.compare.verdicts import compare_campaigns, side, thresholds
+from runner.compare.side import side
+from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.document.campaign_document import CampaignDocument
 from runner.document.campaign_reading import read_campaign
 from runner.folder.campaign import Campaign, campaigns

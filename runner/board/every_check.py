@@ -9,7 +9,7 @@ from runner.base.errors import UserError
 from runner.board import derived_files, physics, run_checks
 from runner.board.bundle_file import OpenBundle, RefusedError, opened
 from runner.board.refusal import Refusal
-from runner.compare.verdicts import Side, side
+from runner.compare.side import Side, side
 from runner.publish.fitness import refused
 from runner.tables.row import Row
 

@@ -13,7 +13,7 @@ from runner.base.paths import existing_path
 from runner.base.streams import say, terminal_width
 
 if TYPE_CHECKING:
-    from runner.compare.verdicts import Side
+    from runner.compare.side import Side
     from runner.versions.ci_session import CiSession
     from runner.versions.version import Version
 
@@ -204,7 +204,7 @@ def _stored(path: Path) -> Side:
     from node.parsing import MOST_BYTES, parse
     from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
     from runner.base.files import read_text
-    from runner.compare.verdicts import saved
+    from runner.compare.side import saved
 
     try:
         text = read_text(path, MOST_BYTES, "a saved table")

@@ -109,7 +109,7 @@ def _side(name: str, runs: Path) -> Any:
     from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
     from runner.archive import archive
     from runner.base.files import read_text
-    from runner.compare.verdicts import saved, side
+    from runner.compare.side import saved, side
     from runner.document.campaign_reading import read_campaign
 
     path = Path(name)

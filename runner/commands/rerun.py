@@ -81,7 +81,8 @@ def _number(word: str) -> int:
 def run(chosen: argparse.Namespace) -> int:
     """Run it; print how it compares with what was recorded."""
     from runner.compare import rendering
-    from runner.compare.verdicts import compare_campaigns, side, thresholds
+    from runner.compare.side import side
+    from runner.compare.verdicts import compare_campaigns, thresholds
     from runner.document.campaign_reading import read_run
     from runner.folder.campaign import Campaign
     from runner.inventory.inventory import load_inventory

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.compare.verdicts import ended_well
+from runner.compare.side import ended_well
 
 IMPORTED = "imported"
 REDACTED = "redacted"

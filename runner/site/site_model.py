@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.compare.verdicts import CampaignComparison, Side, compare_campaigns
+from runner.compare.side import Side
+from runner.compare.verdicts import CampaignComparison, compare_campaigns
 from runner.history.cell_points import CampaignPoints, LeftOut
 from runner.history.regressions import Regression, regressions
 from runner.history.series import Series, all_series

@@ -11,7 +11,8 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.compare.quantity import Judging
-from runner.compare.verdicts import CampaignComparison, Side, compare_campaigns
+from runner.compare.side import Side
+from runner.compare.verdicts import CampaignComparison, compare_campaigns
 from runner.document.campaign_reading import read_campaign
 from runner.document.machine_document import values
 from runner.figures.between_runs import comparisons_for

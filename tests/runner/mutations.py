@@ -11,7 +11,8 @@ from typing import Any
 
 from runner.archive.export import export
 from runner.base.errors import UserError
-from runner.compare.verdicts import compare_campaigns, side, thresholds
+from runner.compare.side import side
+from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.launch import rerun, status

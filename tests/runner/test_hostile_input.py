@@ -17,7 +17,8 @@ from runner.__main__ import main
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.base.masking import MASKED
-from runner.compare.verdicts import compare_campaigns, saved, thresholds
+from runner.compare.side import saved
+from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.inventory import listing as reader
 from runner.inventory.inventory import parse_inventory
 from runner.inventory.listing import ansible_inventory

@@ -13,14 +13,8 @@ import pytest
 from runner.__main__ import main
 from runner.base.errors import UserError
 from runner.compare.rendering import to_json, to_markdown, to_table
-from runner.compare.verdicts import (
-    VERDICTS,
-    ComparedCell,
-    Side,
-    compare_campaigns,
-    saved,
-    thresholds,
-)
+from runner.compare.side import Side, saved
+from runner.compare.verdicts import VERDICTS, ComparedCell, compare_campaigns, thresholds
 from runner.expect.prices import check_prices
 from runner.folder.campaign import Campaign as RunFolder
 from runner.tables.catalogue.every_column import JUDGED

@@ -8,7 +8,8 @@ import pytest
 
 from runner.__main__ import main
 from runner.compare.rendering import to_junit
-from runner.compare.verdicts import Side, compare_campaigns, thresholds
+from runner.compare.side import Side
+from runner.compare.verdicts import compare_campaigns, thresholds
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 from tests.runner.compare.test_compare import FAILED, row

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from runner.compare.verdicts import compare_campaigns, saved, side, thresholds
+from runner.compare.side import saved, side
+from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.load.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.record import Record

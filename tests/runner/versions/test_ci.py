@@ -12,7 +12,7 @@ import yaml
 from runner.__main__ import parser
 from runner.base.errors import UserError
 from runner.commands import ci as command
-from runner.compare.verdicts import saved
+from runner.compare.side import saved
 from runner.versions.ci_session import CiOptions, CiResult, CiSession
 from runner.versions.ci_text import CODES, to_junit, to_text
 from runner.versions.version import Version, pin_set
