@@ -36,7 +36,6 @@ def main() -> int:
     for repeat in range(1, chosen.repeats + 1):  # each kind once, then each again
         missing = [plant for plant in plants if (plant.name, repeat) not in ledger.load()]
         light = [plant for plant in missing if plant.light]
-        light.sort(key=lambda plant: plant.measured, reverse=True)  # the longest first
         with ProcessPoolExecutor(2) as processes:
             for ended in processes.map(planted, light, always(repeat)):
                 told(ended)
@@ -54,7 +53,7 @@ def planted(plant: Plant, repeat: int) -> Result:
     share = SHARE if plant.measured else None
     with bed(share=share, disk_mib=plant.disk_mib) as made:
         plant.before(made)
-        accepting = Accepting(made, plant.stages)
+        accepting = Accepting(made, plant.stages, storage_gib=plant.storage_gib)
         plant.during(accepting)
         ended = accepting.end()
     faults = ended.answer.get("faults", [])
