@@ -23,7 +23,7 @@ EXPECTED_S: Mapping[str, Callable[[AcceptOptions, int, str], float]] = {
     ),
     "storage": lambda options, nodes, device: START_S + options.storage_mib / 100,
     "training": lambda options, nodes, device: (
-        len(group_sizes(nodes)) * (START_S + 0.3 * options.train_iters) + options.soak_s
+        len(options.group_sizes(nodes)) * (START_S + 0.3 * options.train_iters) + options.soak_s
     ),
 }
 STAGES = tuple(EXPECTED_S)
@@ -80,6 +80,11 @@ class AcceptOptions:
     def each_s(self) -> float:
         """How long one figure is measured, in seconds."""
         return 0.5 if self.quick else 1.0
+
+    def group_sizes(self, nodes: int) -> list[int]:
+        """Return the sizes of the groups that train; quick: each node alone, and all together."""
+        sizes = group_sizes(nodes)
+        return sorted({sizes[0], sizes[-1]}) if self.quick else sizes
 
     def effort(self, nodes: int) -> Effort:
         """Return how the probe measures so many nodes."""

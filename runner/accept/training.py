@@ -22,7 +22,7 @@ from runner.accept.learned import (
     same_losses,
     scaling,
 )
-from runner.accept.scope import WORKLOADS, AcceptOptions, group_sizes
+from runner.accept.scope import WORKLOADS, AcceptOptions
 from runner.accept.session import LOSSES, EarlyEnd, Session
 from runner.accept.trained import Trained
 from runner.doctor.probing import held_up
@@ -123,7 +123,7 @@ def training(session: Session) -> StageReport:
     matrix = replace(matrix, stall_limit_s=min(matrix.stall_limit_s, STALL_S))
     cell = matrix.cells[0]
     checks.check_cells([sized(cell, 1)], session.cluster, matrix.warmup_iters)
-    for size in group_sizes(len(session.nodes)):
+    for size in session.options.group_sizes(len(session.nodes)):
         finished_sizes = {round_report.stage for round_report in session.state.rounds}
         if session.nodes and f"{size}" not in finished_sizes:
             keep(session, train_round(session, matrix, cell, size))

@@ -61,7 +61,9 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--plan", action="store_true", help="show how long it takes; no connection"
     )
-    command.add_argument("--quick", action="store_true", help="shorter stages")
+    command.add_argument(
+        "--quick", action="store_true", help="shorter stages; trains on single nodes and on all"
+    )
     command.add_argument(
         "--node",
         nargs="?",

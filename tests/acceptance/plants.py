@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ ODD = 3
 ALIKE, DEVICES, LINKS = ("alike",), ("devices",), ("links",)
 STORAGE, TRAINING = ("storage",), ("training",)
 # Tests that no planted fault needs, and that noise has measured again; clean nodes have them all.
-LEFT_OUT = {
+LEFT_OUT: Mapping[tuple[str, ...], tuple[str, ...]] = {
     DEVICES: ("matmul_bf16", "memory"),
     LINKS: ("all_gather", "all_to_all", "send_receive"),
 }
