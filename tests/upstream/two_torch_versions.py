@@ -26,22 +26,26 @@ from tests.upstream.mirrors import git
 from tests.upstream.test_nanogpt import matrix, prepare
 
 KILLED_AFTER = 3  # runs
-ITERATIONS = 60
+ITERATIONS = 1000
+# Each evaluation makes one step slow, and 60 steps take a second.
+OPTIONS = {"--max_iters": ITERATIONS, "--eval_interval": ITERATIONS}
 
 
-def perf(trainer: Path, base: str, pairs: int) -> dict[str, Any]:
-    """nanoGPT's matrix with one cell, whose pin set has torch in it."""
+def perf(trainer: Path, base: str, pairs: int, revision: str) -> dict[str, Any]:
+    """nanoGPT's matrix with one cell, whose pin set has torch and that commit in it."""
     content = matrix(trainer)
     defaults = content["defaults"]
     for key in ("cwd", "environment"):  # the pin set has the tree and its Python
         del defaults[key]
+    options = [word.partition("=")[0] for word in defaults["argv"]]
     argv = [
-        f"--max_iters={ITERATIONS}" if "max_iters" in word else word for word in defaults["argv"]
+        f"{option}={OPTIONS[option]}" if option in OPTIONS else word
+        for option, word in zip(options, defaults["argv"], strict=True)
     ]
     pin = {
         "torch": {"version": base},
         "requirements": ["numpy==2.4.6"],
-        "source": {"repository": "."},
+        "source": {"repository": ".", "commit": revision},
     }
     return {
         **{key: content[key] for key in ("name", "warmup_iters")},
@@ -59,7 +63,9 @@ def repository(folder: Path, base: str, pairs: int) -> None:
     prepare(folder)
     git(folder, "checkout", "-q", "-b", "main")
     git(folder, "add", "--force", "data/own")
-    commit(folder, 1, {"perf.yaml": yaml.safe_dump(perf(folder, base, pairs))})
+    commit(folder, 1, {})
+    revision = git(folder, "rev-parse", "HEAD").stdout.strip()
+    commit(folder, 2, {"perf.yaml": yaml.safe_dump(perf(folder, base, pairs, revision))})
 
 
 def main() -> int:
