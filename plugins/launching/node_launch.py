@@ -60,11 +60,8 @@ def carry_out(pool: HostThreads, shared_run: SharedRun) -> None:
         write(shared_run, nodes[host], NodeLaunch(action, shared_run, nodes[host]).run())
 
     def refused(host: str, reason: str) -> None:
-        write(
-            shared_run,
-            nodes[host],
-            ended(shared_run, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, reason),
-        )
+        ending = ended(shared_run, host, EndedBy.ERROR, Cause.LAUNCH_ERROR, reason)
+        write(shared_run, nodes[host], ending)
 
     pool.each(list(nodes), run_part, refused)
 
@@ -92,9 +89,8 @@ class NodeLaunch:
         self.host, self.limits = node.host, shared_run.orders.limits
         self.folder = shared_run.run_folder.node(node.node_rank)
         # Below a root that nodes share, each has a folder: they would remove each other's files.
-        programs = (
-            f"{node.dir.removesuffix(shared_run.orders.run_id)}{PROGRAMS}/{bundle(PREPARE)[0]}"
-        )
+        runs = node.dir.removesuffix(shared_run.orders.run_id)
+        programs = f"{runs}{PROGRAMS}/{bundle(PREPARE)[0]}"
         self.job = {**shared_run.orders.job(node), "mark": shared_run.mark, "programs": programs}
         self.patience = shared_run.patience
         self.job["lease_s"] = self.patience.lease_s

@@ -38,7 +38,7 @@ class Side:
     """
 
     name: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     environment: Mapping[str, str] | None = None
     live: bool = False
     hidden: str = ""

@@ -70,24 +70,21 @@ def counted_intervals(record: Record) -> list[Interval]:
 
 def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
     """Return sequences per second of the whole job in one interval, and "log" or "derived"."""
-    if (logged := measured(interval.samples_per_s)) is not None:
-        return logged, "log"
-    time = measured(interval.step_time_ms)
-    batch = measured(global_batch_size)
-    return _per(batch, time), "derived"
+    return _logged_or_derived(interval.samples_per_s, interval.step_time_ms, global_batch_size)
 
 
 def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
     """Return milliseconds per iteration in one interval, and "log" or "derived"."""
-    if (logged := measured(interval.step_time_ms)) is not None:
-        return logged, "log"
-    rate = measured(interval.samples_per_s)
-    batch = measured(global_batch_size)
-    return _per(batch, rate), "derived"
+    return _logged_or_derived(interval.step_time_ms, interval.samples_per_s, global_batch_size)
 
 
-def _per(batch: float | None, by: float | None) -> float | None:
-    """Turn sequences per iteration over ms (or over sequences per second) into sequences per
-    second (or ms).
+def _logged_or_derived(
+    logged: float | None, inverse: float | None, global_batch_size: int | None
+) -> tuple[float | None, str]:
+    """Return the logged figure; else of a step's time (ms) the sequences per second, or of these
+    the time: the same formula.
     """
-    return None if batch is None or by is None else measured(batch * 1000 / by)
+    if (value := measured(logged)) is not None:
+        return value, "log"
+    by, batch = measured(inverse), measured(global_batch_size)
+    return (None if batch is None or by is None else measured(batch * 1000 / by)), "derived"

@@ -53,7 +53,7 @@ def planted(plant: Plant, repeat: int) -> Result:
     share = SHARE if plant.measured else None
     with bed(share=share, disk_mib=plant.disk_mib) as made:
         plant.before(made)
-        accepting = Accepting(made, plant.stages, *plant.options, storage_gib=plant.storage_gib)
+        accepting = Accepting(made, plant.stages, *plant.options)
         plant.during(accepting)
         ended = accepting.end()
     faults = ended.answer.get("faults", [])

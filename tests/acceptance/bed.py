@@ -23,7 +23,6 @@ from tests.conftest import ROOT
 NODES = 4
 SHARE = 0.4  # of a processor for each node: four of them leave room on two processors
 MOST_S = 900.0
-STORAGE_GIB = 0.0625  # written and read on each node
 RUNTIME = ROOT / ".trainbench"
 VARIABLES: dict[str, Any] = {
     "cluster_root": str(RUNTIME),
@@ -109,17 +108,15 @@ class Accepted:
 class Accepting:
     """One `trainbench accept` that goes on."""
 
-    def __init__(
-        self, made: Bed, stages: Sequence[str], *more: str, storage_gib: float = STORAGE_GIB
-    ) -> None:
+    def __init__(self, made: Bed, stages: Sequence[str], *more: str) -> None:
         self.bed = made
         self._began = time.monotonic()
         self._out, self._err = made.folder / "out", made.folder / "err"
         chosen = [word for stage in stages for word in ("--stage", stage)]
         argv = [
             *(sys.executable, "-m", "runner", "accept", "-i", str(made.inventory)),
-            *("--runs", str(made.runs), "--quick", "--format", "json"),
-            *("--storage-gib", f"{storage_gib}", *chosen, *more),
+            *("--runs", str(made.runs), "--quick", "--storage-gib", "0.0625", "--format", "json"),
+            *(*chosen, *more),
         ]
         with self._out.open("w") as out, self._err.open("a") as err:
             self.process = subprocess.Popen(argv, stdout=out, stderr=err, start_new_session=True)

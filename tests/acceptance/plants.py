@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.acceptance.bed import RUNTIME, SHARE, STORAGE_GIB, Accepting, Bed
+from tests.acceptance.bed import RUNTIME, SHARE, Accepting, Bed
 from tests.cluster import network
 from tests.cluster.processes import table
 
@@ -39,7 +39,8 @@ def idle(_: Accepting) -> None:
 class Plant:
     """A kind of fault. A fault of one of `tests` must name `nodes`, and no other node may fail.
 
-    `needs` are programs. `measured`: nodes have a share of the processors, so that a figure is one.
+    `needs` are programs, `more` options of `accept`. `measured`: nodes have a share of the
+    processors, so that a figure is one.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Plant:
     needs: tuple[str, ...] = ()
     measured: bool = False
     disk_mib: int | None = None
-    storage_gib: float = STORAGE_GIB
+    more: tuple[str, ...] = ()
 
     @property
     def lacking(self) -> list[str]:
@@ -64,7 +65,7 @@ class Plant:
     @property
     def options(self) -> list[str]:
         """Of `accept`: what shortens the stages."""
-        return [f"--leave-out={test}" for test in LEFT_OUT.get(self.stages, ())]
+        return [*(f"--leave-out={test}" for test in LEFT_OUT.get(self.stages, ())), *self.more]
 
     @property
     def light(self) -> bool:
@@ -264,7 +265,7 @@ PLANTS = (
           full_disk, disk_mib=4096),
     Plant("slow disk", "8 MB/s", "kernel", "FUSE (bindfs)", STORAGE,
           ("storage_write", "storage_read"), slow_disk, needs=("bindfs",),
-          storage_gib=STORAGE_GIB / 2),
+          more=("--storage-gib=0.03125",)),
     Plant("swapped names", "node2 and node3", "kernel", "hostname", ALIKE, ("host name",),
           swapped_names, nodes=("node2", "node3")),
     Plant("another library version", "mpmath 1.2.9", "kernel", "pip", ALIKE, ("system",),

@@ -21,7 +21,7 @@ import yaml
 
 from runner.folder import names
 from tests.cluster import Cluster
-from tests.on_nodes.small_trainer import commit, variables
+from tests.on_nodes.small_trainer import commit, commits_of, variables
 from tests.upstream.mirrors import git
 from tests.upstream.test_nanogpt import matrix, prepare
 
@@ -64,8 +64,8 @@ def repository(folder: Path, base: str, pairs: int) -> None:
     git(folder, "checkout", "-q", "-b", "main")
     git(folder, "add", "--force", "data/own")
     commit(folder, 1, {})
-    revision = git(folder, "rev-parse", "HEAD").stdout.strip()
-    commit(folder, 2, {"perf.yaml": yaml.safe_dump(perf(folder, base, pairs, revision))})
+    content = perf(folder, base, pairs, commits_of(folder)[-1])
+    commit(folder, 2, {"perf.yaml": yaml.safe_dump(content)})
 
 
 def main() -> int:
