@@ -39,8 +39,7 @@ def idle(_: Accepting) -> None:
 class Plant:
     """A kind of fault. A fault of one of `tests` must name `nodes`, and no other node may fail.
 
-    `needs` are programs, `more` options of `accept`. `measured`: nodes have a share of the
-    processors, so that a figure is one.
+    `needs` are programs. `measured`: nodes have a share of the processors, so that a figure is one.
     """
 
     name: str
@@ -55,7 +54,6 @@ class Plant:
     needs: tuple[str, ...] = ()
     measured: bool = False
     disk_mib: int | None = None
-    more: tuple[str, ...] = ()
 
     @property
     def lacking(self) -> list[str]:
@@ -65,7 +63,7 @@ class Plant:
     @property
     def options(self) -> list[str]:
         """Of `accept`: what shortens the stages."""
-        return [*(f"--leave-out={test}" for test in LEFT_OUT.get(self.stages, ())), *self.more]
+        return [f"--leave-out={test}" for test in LEFT_OUT.get(self.stages, ())]
 
     @property
     def light(self) -> bool:
@@ -264,8 +262,7 @@ PLANTS = (
     Plant("full disk", "300 MiB free", "kernel", "capped tmpfs, filled", ALIKE, ("free disk",),
           full_disk, disk_mib=4096),
     Plant("slow disk", "8 MB/s", "kernel", "FUSE (bindfs)", STORAGE,
-          ("storage_write", "storage_read"), slow_disk, needs=("bindfs",),
-          more=("--storage-gib=0.03125",)),
+          ("storage_write", "storage_read"), slow_disk, needs=("bindfs",)),
     Plant("swapped names", "node2 and node3", "kernel", "hostname", ALIKE, ("host name",),
           swapped_names, nodes=("node2", "node3")),
     Plant("another library version", "mpmath 1.2.9", "kernel", "pip", ALIKE, ("system",),
