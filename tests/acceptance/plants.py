@@ -21,9 +21,14 @@ ODD = 3
 ALIKE, DEVICES, LINKS = ("alike",), ("devices",), ("links",)
 STORAGE, TRAINING = ("storage",), ("training",)
 # Tests that no planted fault needs, and that noise has measured again; clean nodes have them all.
-LEFT_OUT: Mapping[tuple[str, ...], tuple[str, ...]] = {
+UNNEEDED: Mapping[tuple[str, ...], tuple[str, ...]] = {
     DEVICES: ("matmul_bf16", "memory"),
     LINKS: ("all_gather", "all_to_all", "send_receive"),
+}
+# The other tests of a stage: faults that are no slowness need none of them.
+FIGURES: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    DEVICES: ("matmul_fp32", "sustained"),
+    LINKS: ("all", "pair", "pair_small", "pair_delivered"),
 }
 
 
@@ -63,12 +68,13 @@ class Plant:
     @property
     def options(self) -> list[str]:
         """Of `accept`: what shortens the stages."""
-        return [f"--leave-out={test}" for test in LEFT_OUT.get(self.stages, ())]
+        figures = () if self.measured else FIGURES.get(self.stages, ())
+        return [f"--leave-out={test}" for test in (*UNNEEDED.get(self.stages, ()), *figures)]
 
     @property
     def light(self) -> bool:
-        """Whether the nodes compute nothing: such acceptances run two at a time."""
-        return self.stages == ALIKE
+        """Whether no figure of the nodes is judged: such acceptances run two at a time."""
+        return not self.measured and self.stages in (ALIKE, DEVICES, LINKS)
 
 
 def slow_device(bed: Bed) -> None:
@@ -132,11 +138,11 @@ def full_disk(bed: Bed) -> None:
 
 
 def slow_disk(bed: Bed) -> None:
-    """Lay the folder of runs over itself, read and written at 8 MB/s."""
+    """Lay the folder of runs over itself, read and written at 16 MB/s."""
     node, runs = bed.node(ODD), str(RUNTIME / "runs")
     node.exec(["mkdir", "-p", runs], check=True)
     node.exec(["mknod", "-m", "666", "/dev/fuse", "c", "10", "229"], check=True)
-    rates = ["--read-rate=8M", "--write-rate=8M", "-o", "nonempty,allow_other"]
+    rates = ["--read-rate=16M", "--write-rate=16M", "-o", "nonempty,allow_other"]
     node.exec(["bindfs", *rates, runs, runs], check=True)
 
 
@@ -261,7 +267,7 @@ PLANTS = (
           ("time offset",), late_clock, needs=("faketime",)),
     Plant("full disk", "300 MiB free", "kernel", "capped tmpfs, filled", ALIKE, ("free disk",),
           full_disk, disk_mib=4096),
-    Plant("slow disk", "8 MB/s", "kernel", "FUSE (bindfs)", STORAGE,
+    Plant("slow disk", "16 MB/s", "kernel", "FUSE (bindfs)", STORAGE,
           ("storage_write", "storage_read"), slow_disk, needs=("bindfs",)),
     Plant("swapped names", "node2 and node3", "kernel", "hostname", ALIKE, ("host name",),
           swapped_names, nodes=("node2", "node3")),
