@@ -5,9 +5,11 @@
     python -m tests.on_nodes.slowdowns ci [--tries 100]
 
 `bisect`: each try makes a git repository of 30 commits, of which one, drawn from a seed, makes a
-trainer 4 % slower; the trainer starts within a second. `torch` is the same with a small model in
-torch and 40 %: on a shared machine its runs differ by 20 %. `ci` compares two commits of equal
-speed each time; each `worse` is a false alarm. Everything is real: git, builds, processes of this
+trainer 4 % slower; the trainer starts within a second. Its steps are a timer in place of a device,
+10 or 10.4 ms long, and runs of one commit differ by a standard deviation of 1 %: on a shared
+machine runs of a processor differ by 20 % and more. `torch` is the same with a small model in torch
+on the processor, and 40 %. `ci` compares two commits of equal speed each time, which compute on the
+processor; each `worse` is a false alarm. Everything else is real: git, builds, processes of this
 machine, clocks. Kept, it goes on where it ended.
 """
 
@@ -29,7 +31,15 @@ import yaml
 from tabulate import tabulate
 
 from tests.conftest import ROOT
-from tests.on_nodes.small_trainer import commit, commits_of, loop, matrix, new_repository, variables
+from tests.on_nodes.small_trainer import (
+    commit,
+    commits_of,
+    loop,
+    matrix,
+    new_repository,
+    variables,
+    waiting,
+)
 
 COMMITS = 30
 SEED = 42
@@ -61,7 +71,9 @@ def program(trainer: str, *, slow: bool) -> str:
     """A trainer's program before and after the slow commit."""
     if trainer == "torch":
         return MODEL.replace("COUNT", "28" if slow else "20")
-    return loop(104_000 if slow else 100_000, steps=100, clock="process_time")
+    if trainer == "waiting":
+        return waiting(10.4 if slow else 10.0, noise=0.01, steps=100)
+    return loop(100_000, steps=100, clock="process_time")
 
 
 def repository(folder: Path, trainer: str, slow: int | None) -> None:
@@ -166,7 +178,7 @@ def main() -> int:
         make_inventory(folder)
         if chosen.what == "ci":
             return compared(folder, tries)
-        return bisected(folder, tries, "torch" if chosen.what == "torch" else "loop")
+        return bisected(folder, tries, "torch" if chosen.what == "torch" else "waiting")
 
 
 if __name__ == "__main__":

@@ -20,11 +20,30 @@ for step in range(1, STEPS + 1):
     print(f"step {step}/STEPS | loss {1 / step:.4f} | dt: {took:.5f}ms", flush=True)
 """
 
+WAITING = """import random
+import time
+step_s = MILLISECONDS / 1000 * random.gauss(1, NOISE)
+for step in range(1, STEPS + 1):
+    began = time.perf_counter()
+    time.sleep(step_s)
+    took = (time.perf_counter() - began) * 1000
+    print(f"step {step}/STEPS | loss {1 / step:.4f} | dt: {took:.5f}ms", flush=True)
+"""
+
 
 def loop(count: int, *, steps: int, clock: str) -> str:
     """The program of a trainer whose step does `count` products, timed by that clock of `time`."""
     program = LOOP.replace("COUNT", str(count)).replace("STEPS", str(steps))
     return program.replace("CLOCK", clock)
+
+
+def waiting(milliseconds: float, *, noise: float, steps: int) -> str:
+    """The program of a trainer whose steps wait that long, as for a device.
+
+    All steps of a run are longer or shorter by one factor, with a standard deviation of `noise`.
+    """
+    program = WAITING.replace("MILLISECONDS", str(milliseconds)).replace("STEPS", str(steps))
+    return program.replace("NOISE", str(noise))
 
 
 def matrix(pin: Mapping[str, Any], argv: list[str], warmup_iters: int) -> dict[str, Any]:
