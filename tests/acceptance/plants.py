@@ -45,6 +45,7 @@ class Plant:
     """A kind of fault. A fault of one of `tests` must name `nodes`, and no other node may fail.
 
     `needs` are programs. `measured`: nodes have a share of the processors, so that a figure is one.
+    `once`: a further kind, planted once however often the others are.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Plant:
     needs: tuple[str, ...] = ()
     measured: bool = False
     disk_mib: int | None = None
+    once: bool = False
 
     @property
     def lacking(self) -> list[str]:
@@ -244,7 +246,7 @@ PLANTS = (
     Plant("slow device", "30 % less of its processor", "kernel", "cgroup CPU quota", DEVICES,
           MATMUL, slow_device, measured=True),
     Plant("device slows down", "60 % less after half of the time", "kernel", "cgroup CPU quota",
-          DEVICES, MATMUL, during=slows_down, measured=True),
+          DEVICES, MATMUL, during=slows_down, measured=True, once=True),
     Plant("starved CPU", "1 of 2 processors", "kernel", "taskset of sshd", ALIKE,
           ("usable CPUs",), starved, needs=("taskset",)),
     Plant("one wrong product", "1 element of 1 product", "shim", "torch.mm of the node", DEVICES,
@@ -257,12 +259,13 @@ PLANTS = (
           limited_rate, needs=("tc",), measured=True),
     Plant("wrong MTU", "1300", "kernel", "ip link", ALIKE, ("MTU",), small_mtu),
     Plant("cable pulled", "in the middle of links", "kernel", "ip link", LINKS,
-          ("lost", "unreachable"), during=unplugged),
+          ("lost", "unreachable"), during=unplugged, once=True),
     Plant("hangs in a collective", "for good", "kernel", "SIGSTOP", LINKS, ("lost",),
           during=hangs),
     Plant("reboots", "in the middle of devices", "kernel", "the node's init killed, booted",
           DEVICES, ("lost",), during=reboots),
-    Plant("does not answer", "no sshd", "kernel", "SIGKILL", ALIKE, ("unreachable",), no_ssh),
+    Plant("does not answer", "no sshd", "kernel", "SIGKILL", ALIKE, ("unreachable",), no_ssh,
+          once=True),
     Plant("skewed clock", "3 s", "shim", "libfaketime under Ansible's Python", ALIKE,
           ("time offset",), late_clock, needs=("faketime",)),
     Plant("full disk", "300 MiB free", "kernel", "capped tmpfs, filled", ALIKE, ("free disk",),
