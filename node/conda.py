@@ -86,7 +86,7 @@ def look(spec: Spec) -> Spec:
     # An installation that broke off left its installer, and no record.
     if filled and not record and not os.path.exists(spec["prefix"] + "-installer"):
         raise CondaError(
-            f"{spec['prefix']} holds files that are not ours; name its bin/conda as "
+            f"{spec['prefix']} holds files that setup did not install; name its bin/conda as "
             "conda_existing, or another conda_prefix"
         )
     present = bool(version) and record.get("version") == spec["version"]

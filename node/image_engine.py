@@ -30,7 +30,7 @@ def ask(spec: Spec, *arguments: str) -> str:
     except FileNotFoundError:
         name = os.path.basename(spec["engine"])
         raise ImageError(
-            f"{spec['engine']} is not here, and images are built with it; have it there"
+            f"{spec['engine']} is not installed, and images are built with it; install it"
             f" (container_runtime_engines: [{name}], where setup may use root)"
         ) from None
     except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ def logged(spec: Spec, argv: list[str], name: str, title: str) -> None:
             )
     except FileNotFoundError:
         raise ImageError(
-            f"{title}: {argv[0]} is not on PATH here; have it there, or name another"
+            f"{title}: {argv[0]} is not on PATH here; install it, or name another"
             " cluster_container_engine"
         ) from None
     if completed.returncode == 0:

@@ -199,7 +199,9 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             keys.append(SshKey(" ".join(file.read().split()[:2]), path))
     if not keys:
-        raise MeshError(f"no file is {spec['host_keys']}; set ssh_mesh_host_keys to sshd's keys")
+        raise MeshError(
+            f"no file matches {spec['host_keys']}; set ssh_mesh_host_keys to sshd's keys"
+        )
     key = public_half(user, os.path.join(folder, "id_ed25519"))
     return {**left(spec), "host_keys": keys, "key": key}
 
@@ -216,7 +218,7 @@ def install(
         make(path)
         key = public_half(user, path)
         if not key:
-            raise MeshError("what came is not a private key without a passphrase")
+            raise MeshError("the private key that was sent is damaged or has a passphrase")
         if public_key and key != public_key:
             raise MeshError("what came is not the private key that the other nodes let in")
         write_text(path + ".pub", f"{key} {os.path.basename(folder)}\n", mode=0o644)

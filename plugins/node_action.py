@@ -127,7 +127,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
         if code == 0 and facts is not None:
             return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}
-        failure = failure or f"exit code {code}, and no word"
+        failure = failure or f"exit code {code}, and no output"
         code = code or 1  # what ended well, and answered nothing, was not the program
         return {**result, "failed": True, "rc": code, "stderr": failure, "msg": failure}
 

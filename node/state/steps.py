@@ -113,7 +113,7 @@ def count(spec: Spec, complete: bool) -> dict[str, Any]:
             spec["name"], books.account(spec, machine, complete=complete and not differences)
         )
     if complete and differences:
-        raise StateError("setup ran to its end, and yet: " + "; ".join(differences))
+        raise StateError("setup finished, but these still differ: " + "; ".join(differences))
     return {"differences": differences}
 
 

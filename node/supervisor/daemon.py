@@ -171,7 +171,7 @@ def take_lock(job: dict[str, Any]) -> int:
                 raise RefusedError(
                     Cause.NODE_BUSY,
                     "another run holds this node (%s); wait for it, or end it with"
-                    " playbooks/stop.yml" % (holder or "unknown"),
+                    " `trainbench stop`" % (holder or "unknown"),
                 )
             time.sleep(0.05)
         except OSError as error:

@@ -9,7 +9,7 @@ KINDS = {
     KILL_RANK: "SIGKILL to one process of the trainer",
     KILL_NODE: "SIGKILL to all that the run has on a node, its supervisor included",
     STOP: "SIGSTOP to one process of the trainer; SIGCONT after for_s, if that is given",
-    SLOW: "SIGSTOP and SIGCONT by turns, so that one process has half of its time, for for_s",
+    SLOW: "SIGSTOP and SIGCONT by turns, so that one process is paused half of the time, for for_s",
     NETWORK: "the node and the run's other nodes do not reach each other, for for_s; ssh stays",
     DISK_FULL: "a large file fills the disk of the run's scratch folder, for for_s",
 }

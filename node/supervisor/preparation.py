@@ -38,12 +38,11 @@ def check(job: dict[str, Any]) -> list[str]:
         try:
             found = os.stat(path).st_size
         except OSError:
-            raise RefusedError(Cause.MISSING, "%s is missing; run playbooks/setup.yml again" % path)
+            raise RefusedError(Cause.MISSING, "%s is missing; run setup again" % path)
         if size is not None and found != size:
             raise RefusedError(
                 Cause.CHANGED,
-                "%s has %d bytes where %d were recorded; run playbooks/setup.yml again"
-                % (path, found, size),
+                "%s has %d bytes where %d were recorded; run setup again" % (path, found, size),
             )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
         raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
@@ -75,7 +74,7 @@ def _cannot_start(job: dict[str, Any]) -> str:
         return "%s is not on this node's PATH; install it, or write its path" % name
     path = os.path.normpath(os.path.join(job["cwd"], name))
     ours = path.startswith(os.path.join(os.path.dirname(job["runs"]), ""))
-    cure = "run playbooks/setup.yml again" if ours else "put it there, with the right to execute it"
+    cure = "run setup again" if ours else "put it there, with the right to execute it"
     return "%s cannot be executed; %s" % (path, cure)
 
 

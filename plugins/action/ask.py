@@ -45,7 +45,7 @@ class ActionModule(NodeAction):
             )
         changes = boolean(arguments.get("changes", False))
         if changes and self._task.check_mode:
-            return {"changed": False, "skipped": True, "msg": "it would run, were it no check"}
+            return {"changed": False, "skipped": True, "msg": "not run: --check changes nothing"}
         self.patience_s = CHANGE_S if changes else QUESTION_S
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")

@@ -66,7 +66,7 @@ def check_keys(keys: Mapping[str, Any]) -> None:
     """Refuse `--set` of anything that is not a key of such a cell. Raises UserError."""
     for key, value in keys.items():
         if option := _TAKEN.get(key):
-            raise UserError(f"--set {key}: {option} says it")
+            raise UserError(f"--set {key}: use {option} instead")
         if key in _OF_A_START or not NAME.fullmatch(key):
             raise UserError(f"--set {key}: an imported run has no such key; remove it")
         if key not in MODEL and is_secret(key):

@@ -68,7 +68,7 @@ def open_lock(path: Path) -> IO[bytes]:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
             raise
-    raise UserError(f"{path} is not a plain file, so nothing can hold it; remove it")
+    raise UserError(f"{path} is not a plain file, so it cannot be locked; remove it")
 
 
 def take(handle: IO[Any], patience_s: float) -> bool:

@@ -10,7 +10,7 @@ import yaml
 
 from runner.base.errors import UserError
 
-TAB = "a tab stands where only spaces may; indent with spaces"
+TAB = "YAML does not allow a tab here; indent with spaces"
 # What PyYAML says of a mistake, as problem and context, and what a person does about it.
 _PLAIN = {
     ("expected ',' or ']'", ""): "the list that begins with [{at} has no ]",
@@ -18,7 +18,7 @@ _PLAIN = {
     ("unexpected end of stream", "quoted"): "the quote that opens{at} is not closed",
     ("<block end>", ""): "this line is indented otherwise than the part{at} that it belongs to",
     ("mapping values are not allowed", ""): (
-        "a `:` stands where none can; put text that holds `: ` in quotes, and begin a mapping on a"
+        "a `:` is not allowed here; put text that holds `: ` in quotes, and begin a mapping on a"
         " new line"
     ),
     ("found undefined alias", ""): (

@@ -167,7 +167,9 @@ def run(chosen: argparse.Namespace) -> int:
     try:
         session = accept(chosen.inventory, chosen.runs, options, ALL, new=chosen.new)
     except KeyboardInterrupt:
-        complain("Stopped by Ctrl-C. The same command goes on behind the last finished stage.")
+        complain(
+            "Stopped by Ctrl-C. Run the same command to continue after the last finished stage."
+        )
         return 130
     answer = output_files.finish(session, marks)
     if chosen.format == "json":
@@ -178,7 +180,7 @@ def run(chosen: argparse.Namespace) -> int:
         console = Screen(width=shutil.get_terminal_size((160, 24)).columns)
         for section in answer.parts(console.width):
             console.print(section)
-    complain(f"all of it: {session.acceptance.path}")
+    complain(f"all results: {session.acceptance.path}")
     return answer.exit_code
 
 

@@ -252,7 +252,7 @@ def run(chosen: argparse.Namespace) -> int:
         )
         if len(runs) > 1:
             raise UserError(
-                f"--script is of one cell, and there are {len(runs)}; choose one, such as --only"
+                f"--script prints one cell, and {len(runs)} are chosen; choose one, such as --only"
                 f" '{runs[0].cell.name}'"
             )
         script = engine_of(machines, chosen.runs).by_hand(runs[0])[1].rstrip("\n")

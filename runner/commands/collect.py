@@ -109,7 +109,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.format == "html" and chosen.output is None and watched():
         raise UserError("a page is for a browser: name its file with --output report.html")
     if chosen.published is not None and chosen.prices is not None:
-        raise UserError("--prices are of a campaign's cells; leave it out with --published")
+        raise UserError("--prices applies to a campaign's cells; leave it out with --published")
     if chosen.published is not None:
         _print_published(chosen)
         return 0

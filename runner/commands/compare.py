@@ -33,7 +33,7 @@ far.
 
 
 exit codes: 0 no regression, 1 a regression, 2 bad input, or nothing that can be compared,
-3 no regression that shows, but of a cell nobody can tell
+3 no regression found, but at least one cell is too noisy to judge
 """
 
 

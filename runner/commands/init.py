@@ -26,7 +26,7 @@ else CPUs; the network is the interface of the route between the nodes. Look thr
 afterwards: docs/inventory.md has each key. With --slurm no machine is asked, but Slurm about the
 partition.
 
-exit codes: 0 written; 2 a host is out of reach, or answers what cannot be written; 130 Ctrl-C
+exit codes: 0 written; 2 a host cannot be reached, or its answer is invalid; 130 Ctrl-C
 """
 
 

@@ -67,7 +67,7 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
         return answer.exit_code
     output_note = f"Ansible's output: {log}"
     if ended.code == INTERRUPTED:
-        complain(f"stopped; the same command goes on from there. {output_note}")
+        complain(f"stopped; run the same command to continue. {output_note}")
         return INTERRUPTED
     if not ended.steps.complete:
         raise UserError(f"{name} could not begin: {last_words(log).removeprefix('[ERROR]: ')}")

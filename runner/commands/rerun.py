@@ -95,8 +95,8 @@ def run(chosen: argparse.Namespace) -> int:
     with _recorded(chosen) as recorded:
         if not recorded.own and chosen.inventory is None:
             raise UserError(
-                f"bench did not make {chosen.what} here for you, so it is a stranger's: name the"
-                " nodes that it is to be planned for with -i INVENTORY, and it is shown first"
+                f"bench did not make {chosen.what} here for you; name the nodes to run it on with"
+                " -i INVENTORY, and read the commands that it shows before you agree"
             )
         machines = load_inventory(chosen.inventory or rerun.inventory(recorded))
         runs = recorded.campaign.path.parent if recorded.own else chosen.runs
@@ -168,13 +168,13 @@ def _agree(lines: Sequence[str], nodes: int, *, sure: bool, quiet: bool) -> None
     from runner.base.escapes import TerminalLine
 
     if quiet and not sure:
-        raise UserError("--format json asks nobody; read the run without it, then add --yes")
+        raise UserError("--format json cannot ask you; read the run without it, then add --yes")
     for line in () if quiet else lines:
         say(line)
     if sure:
         return
     if not can_ask():
-        raise UserError("nobody is there to be asked; read the above, and say --yes to have it run")
+        raise UserError("nobody can be asked here; read the above, then add --yes to run it")
     on = "this node" if nodes == 1 else f"these {nodes} nodes"
     question = f"Execute this, all {len(lines)} lines above, on {on}? [y/N] "
     try:

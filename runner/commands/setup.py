@@ -59,7 +59,7 @@ def _build(chosen: argparse.Namespace) -> int:
     try:
         failed = builder.build(used_by(list(matrix.cells), sets))
     except BuildInterruptedError:
-        complain("stopped; the same command goes on from there")
+        complain("stopped; run the same command to continue")
         return 130
     for (_, pin), why in failed.items():
         complain(f"error: pin set {pin} could not be built: {why}")

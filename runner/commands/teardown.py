@@ -24,8 +24,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit code. Raises UserError without a word of consent."""
     if not chosen.yes and not chosen.check:
         raise UserError(
-            f"teardown takes what setup installed off the nodes of {chosen.inventory}: say so with"
-            " --yes, or see what would go with --check"
+            f"teardown removes what setup installed from the nodes of {chosen.inventory}; confirm"
+            " with --yes, or see what it would remove with --check"
         )
     if chosen.yes:
         chosen.variables.append("teardown=yes")

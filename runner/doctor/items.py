@@ -85,7 +85,7 @@ ITEM_RULES = _rules(
     ItemRule("InfiniBand rate", SPOILS, "the slowest link sets the pace of every all-reduce"),
     ItemRule("InfiniBand firmware", NOTE, "it seldom matters"),
     ItemRule("CPU model", SPOILS, "it feeds the devices, and on CPU clusters it is the device"),
-    ItemRule("CPU cores", SPOILS, "the same"),
+    ItemRule("CPU cores", SPOILS, "they feed the devices, and on CPU clusters they are the device"),
     ItemRule("CPU threads", SPOILS, "simultaneous threads on one node and not on another"),
     ItemRule("usable CPUs", SPOILS, "the training user may use fewer than there are"),
     ItemRule(
@@ -98,7 +98,7 @@ ITEM_RULES = _rules(
     ItemRule("huge pages", NOTE, "they are taken from what a run may use"),
     ItemRule("transparent huge pages", NOTE, "a few percent for CPU-bound work"),
     ItemRule("operating system", NOTE, "what matters of it is compared on its own"),
-    ItemRule("kernel", NOTE, "the same"),
+    ItemRule("kernel", NOTE, "what matters of it is compared on its own"),
     ItemRule("architecture", SPOILS, "other machine code"),
     ItemRule("IOMMU", NOTE, "it slows copies between devices, and to and from them"),
     ItemRule("setting", NOTE, "kernel settings that move memory or bound sockets' buffers"),

@@ -186,7 +186,7 @@ def judge_probe(
     if "network" in checks and len(hosts) == 2:
         notes.append("two nodes are one pair: there is no other to compare it with")
     if failed and rows and all(row.figures for row in rows):
-        notes.append(f"the probe did not end well: {failed}")
+        notes.append(f"the probe failed at its end: {failed}")
     return Judgement(tuple(rows), tuple(verdicts), tuple(notes), torch, "", took_s, failed, held_up)
 
 

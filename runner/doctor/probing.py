@@ -57,7 +57,7 @@ def torch_of(envs: Mapping[str, Mapping[str, Any]], inventory: object) -> tuple[
     if lacking:
         return "", (
             f"torch is in no environment of {', '.join(lacking[:4])};"
-            f" {cure} puts there those of the inventory's cluster_systems"
+            f" {cure} installs the inventory's cluster_systems"
         )
     shared = set.intersection(*(set(pins) for pins in have.values()))
     if not shared:

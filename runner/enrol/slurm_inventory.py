@@ -149,8 +149,8 @@ def notes(partition: Partition, devices: int) -> Sequence[str]:
     lines = []
     if odd := [node.name for node in partition.nodes if node.gpus != partition.devices]:
         lines.append(
-            f"{', '.join(odd[:4])} has another number of GPUs than most; leave such nodes out with"
-            " slurm_exclude or slurm_constraint"
+            f"the number of GPUs differs from most nodes on {', '.join(odd)}; leave such nodes out"
+            " with slurm_exclude or slurm_constraint"
         )
     types = sorted({node.gpu_type for node in partition.nodes if node.gpu_type})
     if len(types) > 1:

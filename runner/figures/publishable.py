@@ -25,7 +25,7 @@ from runner.terms.engines.engine_table import cures
 from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
-BY_STEPS = "¶"  # beside the speed of a trainer that was not allowed its fused attention
+BY_STEPS = "○"  # beside the speed of a trainer that was not allowed its fused attention
 FORCED = "◇"  # beside the speed of a mixture of experts whose balance was forced
 DIVERGED = "≠"  # beside the speed of a cell that learns something else than its baseline
 
@@ -379,8 +379,8 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "resume_differs",
-            "after a failure it does not go on as the campaign's unbroken run of the same cell and"
-            f" seed: a loss differs by more than {TOLERANCE:g} of it, and by more than the noise"
+            "after a failure its losses differ from those of the campaign's unbroken run of the"
+            f" same cell and seed by more than {TOLERANCE:g} of it, and by more than the noise"
             " before the failure ([goodput](how-to/goodput.md))",
             "The trainer loses something when it goes on: the optimizer's state, its place in the"
             " data, or a step",
@@ -398,7 +398,8 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "learns_faster",
-            "it needs less: MLPerf refuses what converges faster than its reference, too",
+            "it needs less training than its baseline to the target loss; MLPerf also refuses runs"
+            " that converge faster than its reference",
             "Its speed is not comparable: find what differs",
             _learns("faster"),
             "▲",
@@ -416,8 +417,8 @@ CODES: Mapping[str, Code] = {
             "the training would need more than the devices can do by their data sheet (MFU above"
             " 100 %)",
             "Check the precision, the devices, the batch size and the sequence length that the"
-            " trainer really had; only of very long sequences, half of whose attention causal"
-            " kernels leave out, it may be true",
+            " trainer really had; it can be real only for very long sequences, where causal"
+            " kernels skip half of the attention that is counted",
             _above_peak,
             UNSTEADY,
         ),
@@ -488,7 +489,8 @@ CODES: Mapping[str, Code] = {
         Code(
             "warmup_counted",
             "a run's first logged line, which holds its compilation and warm-up, is counted, since"
-            " it is the only one or `warmup_iters` is 0; of eight lines or more if it is slower",
+            " it is the only one or `warmup_iters` is 0 (in a run with eight or more lines, only if"
+            " that line is slower)",
             "Log more often or train longer, and leave `warmup_iters: 0` out",
             _warmup_counted,
             UNSTEADY,
@@ -513,7 +515,7 @@ CODES: Mapping[str, Code] = {
         ),
         Code(
             "stalls",
-            "the steps took more time than if each had been the median one, or less, by more than"
+            "the total time of the steps differs from (number of steps x median step) by more than"
             f" {STALLS_PERCENT:g} %: what is slow now and then (a checkpoint, an evaluation, an"
             " optimizer's tenth step) is in samples/s, and not in the median",
             "Find what is slow now and then; quote samples/s with the column `stalls`, and no"
@@ -525,7 +527,8 @@ CODES: Mapping[str, Code] = {
             "unfused_attention",
             "the trainer computed attention step by step (`unfused`, `math`), though it has fused"
             " kernels, with which it is faster by far",
-            "Take it for that setting alone, not for the trainer; set attention_backend",
+            "Quote it for this attention setting only, not as the trainer's speed; or set"
+            " attention_backend to a fused kernel",
             _unfused,
             BY_STEPS,
         ),

@@ -190,8 +190,8 @@ class Campaign(HeldFolder):
                 difference = _what_differs(recorded[name], value, changed)
                 raise UserError(
                     f"{name} on the nodes is not what campaign {self.name} began with"
-                    f"{difference}; its figures would not compare:"
-                    " begin a campaign of its own with `bench --name NAME`, or set the nodes back"
+                    f"{difference}, so new figures would not be comparable; start another campaign"
+                    " with `bench --name NAME`, or set the nodes back"
                 )
         if was.environment is None or any(recorded.get(name) != facts[name] for name in facts):
             self.write(replace(was, environment={**recorded, **facts}))
@@ -280,7 +280,7 @@ def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:
 
 
 def _what_differs(was: Any, now: Any, changed: str = "") -> str:
-    """Say ` (commit was a, is b)` of two mappings; nothing of other values.
+    """Say ` (commit changed from a to b)` of two mappings; nothing of other values.
 
     Where it is known which files `changed`, they are named in place of their checksum.
     """
@@ -290,7 +290,9 @@ def _what_differs(was: Any, now: Any, changed: str = "") -> str:
     if changed:
         keys = [key for key in keys if key not in ("checksum", "edits")]
     changes = [
-        f"{key} was {str(was.get(key))[:40]}, is {str(now.get(key))[:40]}" for key in keys[:3]
+        f"{key} changed from {str(was.get(key, 'not set'))[:40]}"
+        f" to {str(now.get(key, 'not set'))[:40]}"
+        for key in keys[:3]
     ]
     changes += [changed] if changed else []
     return f" ({'; '.join(changes)})" if changes else ""

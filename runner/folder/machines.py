@@ -29,10 +29,10 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any], used: int) -> Itera
         if not name:
             yield f"node {host} is gone"
         elif name != host:
-            yield f"node {at + 1} was {host}, is {name}"
+            yield f"node {at + 1} changed from {host} to {name}"
         for fact, was_value, second in zip(NODE_FACTS, old, new, strict=True):
             if name == host and was_value != second:
-                yield f"{fact} of {host} was {was_value}, is {second}"
+                yield f"{fact} of {host} changed from {was_value} to {second}"
     for key in dict.fromkeys((*was, *now)):
         if key != "nodes" and was.get(key) != now.get(key):
             yield from _of_all(key, was.get(key), now.get(key))
@@ -42,9 +42,9 @@ def _of_all(key: str, was: Any, now: Any) -> Iterator[str]:
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys((*was, *now)):
             if was.get(name) != now.get(name):
-                yield f"{name} was {_text(was.get(name))}, is {_text(now.get(name))}"
+                yield f"{name} changed from {_text(was.get(name))} to {_text(now.get(name))}"
         return
-    yield f"{NAMES.get(key, key)} was {_text(was)}, is {_text(now)}"
+    yield f"{NAMES.get(key, key)} changed from {_text(was)} to {_text(now)}"
 
 
 def _text(value: Any) -> str:

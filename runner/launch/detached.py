@@ -86,12 +86,13 @@ class Detached:
             )
             say_json(answer)
             return 0
+        name = self.campaign.name
         where = shlex.quote(str(self.campaign.path.parent.resolve()))
-        options = f"--campaign {self.campaign.name} --runs {where}"
-        say(f"campaign {self.campaign.name} goes on without this terminal (process {self.process})")
-        say(f"  its lines     {file}")
-        say(f"  look in       python -m runner status --watch {options}")
-        say(f"  end it        python -m runner stop {options}")
+        options = f"--campaign {name} --runs {where}"
+        say(f"campaign {name} continues without this terminal (process {self.process})")
+        say(f"  log       {file}")
+        say(f"  watch     python -m runner status --watch {options}")
+        say(f"  stop      python -m runner stop {options}")
         return 0
 
     def _ended(self, lines: IO[bytes] | None) -> int:

@@ -234,19 +234,23 @@ def differences(run: Run, cluster: Cluster) -> Iterator[str]:
     """Say what of a recorded run an inventory says otherwise today, each in a few words."""
     hosts = [node.host for node in cluster.nodes[: len(run.nodes)]]
     if hosts != [node.host for node in run.nodes]:
-        yield f"its nodes were {', '.join(node.host for node in run.nodes)}, are {', '.join(hosts)}"
+        was_hosts = ", ".join(node.host for node in run.nodes)
+        yield f"its nodes changed from {was_hosts} to {', '.join(hosts)}"
         return
     if cluster.nodes[0].address != run.master_address:
-        yield f"the address of {hosts[0]} was {run.master_address}, is {cluster.nodes[0].address}"
+        now = cluster.nodes[0].address
+        yield f"the address of {hosts[0]} changed from {run.master_address} to {now}"
     for node, machine in zip(run.nodes, cluster.nodes, strict=False):
         if node.runs != str(machine.root / "runs"):
-            yield f"the root of {node.host} was {Path(node.runs).parent}, is {machine.root}"
+            root = Path(node.runs).parent
+            yield f"the root of {node.host} changed from {root} to {machine.root}"
         if machine.devices < run.cell.devices_per_node:
             yield f"{node.host} has {machine.devices} devices, not {run.cell.devices_per_node}"
         for key, value in cluster.env.items():
             was = node.env.get(key)
             if was != run.cell.env.get(key, value):
-                yield f"{key} on {node.host} was {was}, is {value}"
+                before = "not set" if was is None else was
+                yield f"{key} on {node.host} changed from {before} to {value}"
 
 
 def _open(target: Campaign, recorded: Recorded) -> int:

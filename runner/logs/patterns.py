@@ -72,8 +72,7 @@ def read_patterns(log: Mapping[str, Any], where: str) -> dict[str, LinePattern]:
 def _read(key: str, value: Any, where: str) -> LinePattern:
     if key not in KEYS:
         raise UserError(
-            f"{where}: {key!r} is nothing that a line can say{nearest(str(key), KEYS)}; there are"
-            f" {', '.join(KEYS)}"
+            f"{where}: unknown field {key!r}{nearest(str(key), KEYS)}; fields are {', '.join(KEYS)}"
         )
     where = f"{where}: {key}"
     scale = 1.0

@@ -38,7 +38,7 @@ def _entries(content: Mapping[str, Any], key: str, where: str) -> list[dict[str,
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) and item for item in value):
-        raise UserError(f"{where}: {key} must be a list of mappings, one a line with `- {{...}}`")
+        raise UserError(f"{where}: {key} must be a list of mappings, one per line with `- {{...}}`")
     if len(value) > _MOST_ENTRIES[key]:
         raise UserError(f"{where}: {key} has {len(value)} entries, more than {_MOST_ENTRIES[key]}")
     return value

@@ -198,7 +198,7 @@ def _document(document: Any, where: str, cells: _Cells | None) -> dict[str, Any]
         raise UserError(f"{where}: hardware is {hardware!r}; write it as text")
     rows = document.get("rows")
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"{where} has no rows; list them under `rows`, one a line with `- `")
+        raise UserError(f"{where} has no rows; list them under `rows`, one per line with `- `")
     _mapping(document.get("labels"), f"{where}: labels")
     _mapping(document.get("baseline"), f"{where}: baseline")
     for number, row in enumerate(rows, 1):

@@ -91,7 +91,9 @@ def _check_node_wide(cell: Cell, faults: FaultPlan, cluster: Cluster) -> None:
         )
     for node in (cluster.nodes[rank] for rank in sorted(at)):
         if node.address in LOCAL:
-            raise UserError(f"faults: {which} on {node.host}, which is this machine; never here")
+            raise UserError(
+                f"faults: {which} cannot hit {node.host}, which is this machine; name another node"
+            )
         if node.host not in cluster.faults_allowed:
             raise UserError(
                 f"faults: {which} affect more than the run on {node.host}; if nobody else uses it,"

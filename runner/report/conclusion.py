@@ -58,7 +58,7 @@ def ran(table: Sequence[Row]) -> str:
         parts.append(f"{counted(len(begun), 'run')}, {took} of running")
     imported = sum(record.imported for record in records)
     if imported:
-        parts.append(f"{counted(imported, 'imported log')}, which nobody here ran")
+        parts.append(f"{counted(imported, 'imported log')}, not run by bench")
     hosts = {host for record in records for host in record.hosts}
     devices = dict.fromkeys(record.device or record.device_kind for record in records)
     kinds = ", ".join(printable("CPU" if kind == "cpu" else kind) for kind in devices if kind)
@@ -138,7 +138,7 @@ def _speed(comparison: BaselineComparison) -> str:
         return f"{abs(speed.percent):.1f} % (± {speed.half:.1f}) {word}"
     if speed.interval is None:
         why = speed.rate.missing if speed.rate else ""
-        return f"{speed.percent:+.1f} % in speed against {against}, but nobody can tell: {why}"
+        return f"{speed.percent:+.1f} % in speed against {against}, significance unknown: {why}"
     change = f"{speed.percent:+.1f} % ± {speed.half:.1f}"
     return f"as fast as {against} within the noise ({change})"
 

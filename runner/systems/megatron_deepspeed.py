@@ -216,7 +216,7 @@ def _check_is_gpt(cell: Cell) -> None:
     names = [item.name for item in models.SIZES if item.name not in gpts]
     for name in (*names, "attention_backend"):
         if cell.parameters[name]:
-            raise UserError(f"{name} is of today's fork; take pin current, or leave it out")
+            raise UserError(f"{name} needs pin current; set pin: current, or leave {name} out")
 
 
 def _check_length(values: Mapping[str, Any], data_parallel: int) -> None:

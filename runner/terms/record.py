@@ -18,7 +18,7 @@ from runner.terms.story import Story
 STATUSES: Mapping[str, str] = {
     "ok": "every node's launcher ended with exit code 0 and the last iteration was reached",
     "diverged": "the last iteration was reached, and the last loss is NaN or infinite",
-    "unfinished": "training started, and ended with exit code 0, or its log did, before its end",
+    "unfinished": "training ended with exit code 0, or its log ended, before the last iteration",
     "failed": "training started, then a process ended with an error",
     "timed_out": "training started, then the run reached time_limit_s, or its job its own limit",
     "stalled": "training started, then no node printed anything for stall_limit_s",

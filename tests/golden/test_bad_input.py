@@ -113,7 +113,9 @@ BAD = {
         ("'../../pwn' cannot be a node's name",),
         hosts="nodes: {hosts: {../../pwn: {ansible_connection: local}}}",
     ),
-    "broken inventory": Bad(GOOD, ("hosts.yml:2: a tab stands",), hosts="nodes:\n\tx: {}"),
+    "broken inventory": Bad(
+        GOOD, ("hosts.yml:2: YAML does not allow a tab",), hosts="nodes:\n\tx: {}"
+    ),
 }
 BY_SUBPROCESS = ("broken matrix", "broken inventory")
 

@@ -145,7 +145,7 @@ def test_other_installations_are_refused_as_ever(
     words = ["rerun", str(bundle), "--cell", "zero_stage=0", "-i", str(mine)]
     ended = command(*words, "--runs", str(tmp_path / "runs"), "--yes", folder=tmp_path)
     assert ended.returncode == 2
-    assert "(stand-in was 1, is 2)" in ended.stderr
+    assert "(stand-in changed from 1 to 2)" in ended.stderr
     assert not list((tmp_path / "runs").glob("rerun-*"))
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_executed_where_nobody_is_asked(
     ended = command(*words, "--runs", str(tmp_path / "runs"), folder=tmp_path)
     assert ended.returncode == 2
     assert "env  ACT=show" in ended.stdout
-    assert "nobody is there to be asked" in ended.stderr
+    assert "nobody can be asked here" in ended.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -219,7 +219,7 @@ def test_a_run_of_an_unpacked_export_is_a_strangers_wherever_it_is(
     ended = command(*words, folder=tmp_path)
     assert ended.returncode == 2
     assert "  env  ACT=show" in ended.stdout
-    assert "nobody is there to be asked" in ended.stderr
+    assert "nobody can be asked here" in ended.stderr
     assert not list(runs.glob("rerun-*"))
     assert command(*words, "--yes", folder=tmp_path).returncode == 0
     (mine,) = runs.glob("rerun-shown-here/*/repeat1/attempt1")

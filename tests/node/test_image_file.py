@@ -91,7 +91,7 @@ def test_another_file_is_named(site: Any) -> None:
 def test_a_program_that_is_not_there_is_named_with_the_cure(site: Any, tmp_path: Path) -> None:
     spec = site("pyxis")
     (tmp_path / "enroot").unlink()
-    with pytest.raises(ImageError, match=r"enroot is not on PATH here; have it there, or name an"):
+    with pytest.raises(ImageError, match=r"enroot is not on PATH here; install it, or name an"):
         image.write_down(spec)
     assert "is not there" in image.look(spec)["faults"][0]
 

@@ -544,7 +544,7 @@ def test_a_busy_node_names_who_holds_it_and_is_free_again_afterwards(make: Make)
     answer = late.prepare()
     assert answer["refused"] == "node_busy"
     assert holder.id in answer["message"]
-    assert "playbooks/stop.yml" in answer["message"]
+    assert "`trainbench stop`" in answer["message"]
     assert holder.poll()["done"] is None
     holder.done(stop="enough")
     assert "refused" not in late.prepare()  # the refused try of the same name is no hindrance

@@ -262,7 +262,7 @@ def test_a_single_file_is_an_inventory_and_hosts_is_named_after_its_folder(tmp_p
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
-        ("hosts.yml", "nodes:\n\thosts: {}", ["hosts.yml:2: a tab stands"]),
+        ("hosts.yml", "nodes:\n\thosts: {}", ["hosts.yml:2: YAML does not allow a tab"]),
         ("group_vars/all/more.yml", "a: 1\nb: [", ["more.yml:", "YAML parsing failed"]),
     ],
 )

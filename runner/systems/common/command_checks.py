@@ -35,7 +35,7 @@ def check_argv(cell: Cell) -> None:
             raise UserError(f"argv[{number}] holds a zero byte, which no program can be given")
         if text in SHELL:
             raise UserError(
-                f"argv[{number}] is {text!r}, which only a shell knows, and none is started; write"
+                f"argv[{number}] is {text!r}, but argv runs without a shell; write"
                 " a script, and argv: [bash, script.sh]"
             )
     program = placeholders.written(argv[0])

@@ -20,7 +20,7 @@ def samples(cell: Cell) -> int | None:
     values = {**own_keys(cell), **sizes(cell)}
     count = placeholders.product(cell.parameters["samples_per_step"], values, "samples_per_step")
     if count is not None and count != int(count):
-        raise UserError(f"samples_per_step is {count:g}; samples are whole")
+        raise UserError(f"samples_per_step is {count:g}; it must be a whole number")
     return None if count is None else int(count)
 
 
@@ -81,5 +81,5 @@ def tokens(parameters: Mapping[str, Any]) -> int | None:
     values = {key: value for key, value in parameters.items() if key not in ABOUT}
     length = placeholders.product(parameters.get("tokens_per_sample"), values, "tokens_per_sample")
     if length is not None and length != int(length):
-        raise UserError(f"tokens_per_sample is {length:g}; tokens are whole")
+        raise UserError(f"tokens_per_sample is {length:g}; it must be a whole number")
     return None if length is None else int(length)

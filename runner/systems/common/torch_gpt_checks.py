@@ -184,7 +184,7 @@ def _check_precision(cell: Cell, cluster: Cluster, model: Decoder) -> None:
     fits = {"fp32": (), "bf16": ("autocast", "master_weights"), "fp16": ("autocast",)}
     takes = fits.get(precision, ("master_weights",))
     if mixed and mixed not in takes:
-        goes = f"goes with mixed_precision {takes[0]} alone" if takes else "mixes nothing"
+        goes = f"goes with mixed_precision {takes[0]} alone" if takes else "has no mixed precision"
         raise UserError(f"precision {precision} {goes}; leave mixed_precision out")
     if precision != "fp8":
         return
@@ -259,7 +259,7 @@ def _check_deepspeed(cell: Cell, cluster: Cluster) -> None:
             ("cuda_graphs", values["cuda_graphs"]),
         ):
             if is_set:
-                raise UserError(f"engine deepspeed has its own ways without {key}; leave it out")
+                raise UserError(f"engine deepspeed does not support {key} here; leave it out")
     wants = [name for name in ("engine", "launcher") if values[name] == DEEPSPEED]
     having = [name for name, pin in pins("torch_gpt").items() if "deepspeed" in pin]
     if wants and cell.pin not in having:

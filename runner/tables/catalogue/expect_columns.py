@@ -46,7 +46,7 @@ EXPECTED = (
         worth=385,
         shown=_percent_text,
         people_if=_has_expectation,
-        missing=lambda r: "" if r.expectation else "nobody published such a figure",
+        missing=lambda r: "" if r.expectation else "no known published figure matches",
     ),
     _column("expected_tokens_per_s_per_device", _expectation("median")),
     _column(

@@ -262,7 +262,7 @@ def test_names_tell_logs_of_one_name_apart(tmp_path: Path) -> None:
         (["a.log", "--set", "api_key=sk-1"], "named like a secret"),
         (["a.log", "--set", "1x=2"], "an imported run has no such key"),
         (["a.log", "--set", "argv=x"], "an imported run has no such key"),
-        (["a.log", "--set", "nodes=2"], "--nodes says it"),
+        (["a.log", "--set", "nodes=2"], "use --nodes instead"),
         (["a.log", "--set", "precision=fp4"], "it must be one of bf16"),
         (
             ["a.log", "--set", "architecture={layers: 2}", "--tokens-per-sample", "8"],

@@ -38,7 +38,7 @@ def test_a_mistake_is_told_with_its_cure(
         (["setup", "-i", "nowhere"], "there is no inventory nowhere"),
         (["setup", "--tags", "datta"], "did you mean 'data'?"),
         (["verify", "--limit", "node9"], "leaves us with no hosts to target"),
-        (["teardown"], "say so with --yes"),
+        (["teardown"], "confirm with --yes"),
     ],
 )
 def test_what_cannot_begin_is_one_sentence(
@@ -68,4 +68,4 @@ def test_ctrl_c_ends_ansible(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     finally:
         done.set()
         thread.join()
-    assert capsys.readouterr().err.startswith("stopped; the same command goes on from there.")
+    assert capsys.readouterr().err.startswith("stopped; run the same command to continue.")

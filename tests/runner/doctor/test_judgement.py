@@ -263,7 +263,7 @@ def test_no_torch_is_a_reason_that_names_the_node() -> None:
     )
     assert pin == ""
     assert "no environment of n2" in reason
-    assert "; `python -m runner setup --tags software -i 'pl ace'` puts there" in reason
+    assert "; `python -m runner setup --tags software -i 'pl ace'` installs the" in reason
     other = probing.torch_of({"n1": env(torch_gpt__a="1"), "n2": env(torch_gpt__b="1")}, "place")
     assert other[1].startswith("no system with torch is on every node")
 

@@ -40,8 +40,8 @@ def test_a_partitions_nodes_and_gpus_become_an_inventory(tmp_path: Path) -> None
 def test_what_needs_a_hand_is_noted() -> None:
     said = list(notes(read("gpu", SAID), 8))
     assert said == [
-        "n03 has another number of GPUs than most; leave such nodes out with slurm_exclude or"
-        " slurm_constraint",
+        "the number of GPUs differs from most nodes on n03; leave such nodes out with slurm_exclude"
+        " or slurm_constraint",
         "the partition has GPUs of several types (a100, h100); choose one: slurm_gpus_per_node:"
         " a100:cell",
         "1 nodes are down or drained now (`sinfo -R`)",

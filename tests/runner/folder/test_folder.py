@@ -156,11 +156,11 @@ def moved(of: str, **changes: Any) -> Cluster:
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        (small_cluster(env={"A": "1"}), r"\(A was not set, is 1\)"),
-        (moved("n1", address="10.9.9.9"), r"\(address of n1 was .*, is 10\.9\.9\.9\)"),
-        (moved("n2", host="other"), r"\(node 2 was n2, is other\)"),
+        (small_cluster(env={"A": "1"}), r"\(A changed from not set to 1\)"),
+        (moved("n1", address="10.9.9.9"), r"\(address of n1 changed from .* to 10\.9\.9\.9\)"),
+        (moved("n2", host="other"), r"\(node 2 changed from n2 to other\)"),
         (replace(CLUSTER, nodes=CLUSTER.nodes[:1]), r"\(node n2 is gone\)"),
-        (replace(CLUSTER, device="cuda"), r"\(cluster_device was .*, is cuda\)"),
+        (replace(CLUSTER, device="cuda"), r"\(cluster_device changed from .* to cuda\)"),
     ],
 )
 def test_another_inventory_is_refused(begun: Campaign, cluster: Cluster, words: str) -> None:

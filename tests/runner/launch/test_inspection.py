@@ -138,7 +138,7 @@ def test_a_change_within_a_campaign_is_refused(trainer: Path) -> None:
     assert said.startswith(f"folder {trainer} on the nodes is not what campaign m-rack began with")
     assert "(train.py changed)" in said
     (campaign.path / "relied.json").unlink()  # as campaigns of before have none
-    with pytest.raises(UserError, match=r"\(checksum was "):
+    with pytest.raises(UserError, match=r"\(checksum changed from "):
         asked(Nodes(), trainer)
     relied_on_nothing = campaign.settings.environment
     (trainer / "train.py").write_text("print(1)\n")

@@ -141,18 +141,24 @@ def test_a_rerun_can_be_rerun(first: Path, nodes: Nodes, again: Again) -> None:
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        (small_cluster(nodes=1), "its nodes were n1, n2, are n1"),
+        (small_cluster(nodes=1), "its nodes changed from n1, n2 to n1"),
         (
             replace(CLUSTER, nodes=(CLUSTER.nodes[1], CLUSTER.nodes[0])),
-            "its nodes were n1, n2, are n2, n1",
+            "its nodes changed from n1, n2 to n2, n1",
         ),
         (
             replace(CLUSTER, nodes=tuple(replace(n, address="10.9.9.9") for n in CLUSTER.nodes)),
-            "the address of n1 was 10.0.0.1, is 10.9.9.9",
+            "the address of n1 changed from 10.0.0.1 to 10.9.9.9",
         ),
-        (replace(small_cluster(root="/data"), env=CLUSTER.env), "root of n1 was /opt/tb, is /data"),
-        (replace(CLUSTER, env={"NCCL_DEBUG": "WARN"}), "NCCL_DEBUG on n1 was INFO, is WARN"),
-        (replace(CLUSTER, env={"NEW": "1"}), "NEW on n2 was None, is 1"),
+        (
+            replace(small_cluster(root="/data"), env=CLUSTER.env),
+            "root of n1 changed from /opt/tb to /data",
+        ),
+        (
+            replace(CLUSTER, env={"NCCL_DEBUG": "WARN"}),
+            "NCCL_DEBUG on n1 changed from INFO to WARN",
+        ),
+        (replace(CLUSTER, env={"NEW": "1"}), "NEW on n2 changed from not set to 1"),
         (
             replace(CLUSTER, nodes=tuple(replace(n, devices=0) for n in CLUSTER.nodes)),
             "n1 has 0 devices, not 1",
@@ -179,7 +185,7 @@ def test_more_nodes_than_the_run_needs_do_not_matter(
 def test_other_pins_are_refused_with_what_differs(first: Path, nodes: Nodes, again: Again) -> None:
     nodes.commit = "c1"
     launched = len(nodes.plays)
-    with pytest.raises(UserError, match=r"torch-2\.13 on the nodes is not .* \(commit was c0, is"):
+    with pytest.raises(UserError, match=r"torch-2\.13 on the nodes .* \(commit changed from c0"):
         again(first)
     assert len(nodes.plays) == launched
 

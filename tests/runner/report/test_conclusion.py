@@ -46,7 +46,7 @@ def test_each_cell_against_its_baseline_by_what_tells_it_from_others() -> None:
 def test_of_single_runs_nothing_is_called_faster() -> None:
     first, *_ = conclusion(rows(CAMPAIGN, "zero_stage=0"))
     assert first == (
-        "zero_stage 1 is -5.0 % in speed against zero_stage 0, but nobody can tell: one run does"
+        "zero_stage 1 is -5.0 % in speed against zero_stage 0, significance unknown: one run does"
         " not show how runs differ with nodes 1; it uses 11 % less memory."
     )
 
@@ -178,7 +178,7 @@ def test_of_many_cells_those_of_single_runs_are_no_equals() -> None:
 
 def test_imported_logs_have_no_runs_and_say_what_they_were_made_on() -> None:
     logs = [replace(run, imported=True, device="NVIDIA H200") for run in CAMPAIGN[:2]]
-    assert ran(rows(logs, None)) == "2 imported logs, which nobody here ran; on NVIDIA H200"
+    assert ran(rows(logs, None)) == "2 imported logs, not run by bench; on NVIDIA H200"
     assert ran(rows([replace(CAMPAIGN[0], device_kind="cpu")], None)) == "on CPU"
 
 

@@ -194,7 +194,10 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({"model": "llama3-debug", "hidden_size": 240}, "which RoPE cannot turn by pairs"),
         ({"tensor_parallel": 2, "ffn_hidden_size": 511}, "does not divide ffn_hidden_size 511"),
         ({"tensor_parallel": 2, "cross_entropy_chunks": 0}, "all logits on one device"),
-        ({"mixed_precision": "autocast"}, "precision fp32 mixes nothing; leave mixed_precision"),
+        (
+            {"mixed_precision": "autocast"},
+            "precision fp32 has no mixed precision",
+        ),
         ({"precision": "fp16", "mixed_precision": "master_weights"}, "mixed_precision autocast al"),
         ({"precision": "fp8", "mixed_precision": "autocast"}, "mixed_precision master_weights al"),
         ({"precision": "fp8", "compile": "none"}, "without compile is slower than bf16"),
@@ -215,10 +218,10 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({**DEEPSPEED, "context_parallel": 2}, "engine deepspeed does not go with context_parall"),
         (
             {**DEEPSPEED, "precision": "bf16", "mixed_precision": "master_weights"},
-            "without mixed_precision; leave it",
+            "not support mixed_precision here; leave it",
         ),
-        ({**DEEPSPEED, "compile": "block"}, "engine deepspeed has its own ways without compile"),
-        ({**DEEPSPEED, "precision": "fp8"}, "engine deepspeed has its own ways without precision"),
+        ({**DEEPSPEED, "compile": "block"}, "engine deepspeed does not support compile"),
+        ({**DEEPSPEED, "precision": "fp8"}, "engine deepspeed does not support precision"),
     ],
 )
 def test_what_does_not_go_together_is_refused(defaults: dict[str, Any], words: str) -> None:
