@@ -82,7 +82,7 @@ def test_a_script_is_of_one_cell_and_of_a_dry_run(
     with pytest.raises(AssertionError):
         said(tmp_path, "job", "--script")
     error = capsys.readouterr().err
-    assert "--script prints one cell, and 2; choose one, such as --only" in error
+    assert "--script prints one cell, and 2 are chosen; choose one, such as --only" in error
     argv = ["bench", "--matrix", str(tmp_path / "m.yaml"), "-i", str(tmp_path / "rack"), "--script"]
     assert main(argv) == 2
     assert "add --dry-run" in capsys.readouterr().err

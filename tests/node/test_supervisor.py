@@ -505,7 +505,7 @@ def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
     plain.write_text("1234")
     for more, cause, words in (
         ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed; put it"),
-        ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed; run playbooks"),
+        ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed; run setup again"),
         ({"argv": ["no-python"]}, "missing", "no-python is not on this node's PATH"),
         ({"argv": ["./plain"], "cwd": str(tmp_path)}, "missing", f"{plain} cannot be executed"),
         ({"cwd": "/no/folder"}, "missing", "working directory /no/folder does not exist"),

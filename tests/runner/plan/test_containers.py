@@ -233,7 +233,7 @@ def test_an_engine_that_is_not_there_is_named_with_the_cure(tmp_path: Path) -> N
     spec = {**spec_of(tmp_path, ""), "engine": "/usr/bin/no-podman"}
     with pytest.raises(
         ImageError,
-        match=r"no-podman is not here, .*_engines: \[no-podman\]",
+        match=r"no-podman is not installed, .*_engines: \[no-podman\]",
     ):
         image.look(spec)
 
