@@ -348,7 +348,10 @@ def test_seeds_are_repeats_of_one_cell_each_with_its_seed() -> None:
         ("[]", ["holds no matrix"]),
         ("- a", ["holds no matrix"]),
         ("defaults: {system: torch_gpt", ["not valid YAML", "line"]),
-        ("defaults:\n\tsystem: torch_gpt", ["not valid YAML at line 2: YAML does not allow a tab", "with spaces"]),
+        (
+            "defaults:\n\tsystem: torch_gpt",
+            ["not valid YAML at line 2: YAML does not allow a tab", "with spaces"],
+        ),
         ("a: 1\x00", ["not valid YAML", "special characters"]),
         ("defaults: {system: torch_gpt, seed: 1, seed: 2}", ["'seed' is given twice", "line 1"]),
         ("repeats: 1\nrepeats: 2", ["'repeats' is given twice", "line 1"]),
