@@ -1076,6 +1076,8 @@ def test_what_a_dead_supervisor_left_is_ended_by_the_next_run(make: Make, tmp_pa
         assert not any(map(alive, left))
         if any(re.fullmatch(words, one) for one in said):
             break
+        going.poll(stop="test")  # it holds the node's lock
+        going.done()
     else:
         pytest.fail(f"nothing was said of what was ended: {said}")
     going.poll(go=True)

@@ -73,7 +73,7 @@ def program(trainer: str, *, slow: bool) -> str:
         return MODEL.replace("COUNT", "28" if slow else "20")
     if trainer == "waiting":
         return waiting(10.4 if slow else 10.0, noise=0.01, steps=100)
-    return loop(100_000, steps=100, clock="process_time")
+    return loop(100_000, steps=100)
 
 
 def repository(folder: Path, trainer: str, slow: int | None) -> None:

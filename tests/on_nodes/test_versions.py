@@ -19,10 +19,10 @@ from tests.conftest import ROOT
 from tests.on_nodes.small_trainer import (
     commit,
     commits_of,
-    loop,
     matrix,
     new_repository,
     variables,
+    waiting,
 )
 
 pytestmark = pytest.mark.cluster
@@ -37,16 +37,19 @@ MATRIX = matrix(
 
 
 class Trainer:
-    """A trainer's repository: commit SLOW takes twice as long, commit BROKEN does not build."""
+    """A trainer's repository: commit SLOW takes twice as long, commit BROKEN does not build.
+
+    Its steps are a timer: those that compute differ by a factor of two on a shared machine.
+    """
 
     def __init__(self, folder: Path, group: Group, runs: Path) -> None:
         self.folder, self.group, self.runs = folder, group, runs
         new_repository(folder, MATRIX)
         for number in range(COMMITS):
-            count = 100_000 if number < SLOW else 200_000
+            milliseconds = 10 if number < SLOW else 20
             broken = "def (\n" if number == BROKEN else ""
             files = {
-                "train.py": loop(count, steps=60, clock="process_time"),
+                "train.py": waiting(milliseconds, noise=0.01, steps=60),
                 "setup.py": broken + SETUP.replace("NUMBER", str(number)),
             }
             commit(folder, number, files)
