@@ -89,6 +89,7 @@ def one(
         (row(runs=runs(100.0)), row(runs=runs(100.0)), "cannot_tell"),
         (row(runs=runs(100.0)), row(rate=90.0, runs=runs(*[90.0] * 10)), "cannot_tell"),
         (row(), row(rate=90.0, missing={"samples_per_s_ci_low": "a tail"}), "cannot_tell"),
+        (row(), row(rate=50.0, missing={"samples_per_s_ci_low": "a tail"}), "slower"),
         (row(), row(rate=90.0, samples_per_s_steps_half_percent=15.0), "cannot_tell"),
         (row(), row(rate=90.0, runs=[]), "cannot_tell"),  # a table of an older version
         (row(), row(memory_used_mib=1020.0), "same"),

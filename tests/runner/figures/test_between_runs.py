@@ -140,6 +140,24 @@ def test_a_few_slow_steps_have_no_interval_and_many_alike_have_one() -> None:
     assert many.interval is not None
 
 
+def test_twice_the_time_of_each_step_is_told_beside_a_few_slow_steps() -> None:
+    """Ten slow steps of 220 took 1.0 % of the time, and a change of -49.6 % was called unknown."""
+    base = [1.0, 1.001] * 20
+    quick = cell_times([run_mean([*base, 1.5])] * 3)
+    slow = cell_times([run_mean([2 * step for step in [*base, 1.5]])] * 3)
+    few = cell_times([run_mean([1.4 * step for step in [*base, 9.0]])] * 3)  # 16 % in one step
+    assert "slow steps take" in quick.missing
+    for compare in (rate_difference, paired_difference):
+        told = compare(slow, quick)
+        assert told.percent == pytest.approx(-50)
+        assert told.real
+        assert told.missing == ""
+        unknown = compare(few, quick)
+        assert unknown.interval is None
+        assert "slow steps take" in unknown.missing
+        assert compare(quick, quick).interval is None
+
+
 def test_what_is_visible_and_how_many_repeats_it_takes() -> None:
     """Runs of a standard deviation of 2 %: 80 of 100 see 6.1 % with three, 3 % with nine."""
     ours = theirs = CellTimes((0.98, 1.0, 1.02))
