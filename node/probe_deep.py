@@ -135,13 +135,8 @@ def collectives(process: Any, say: Any) -> None:
             process.begin(f"{test.replace('_', '-')} of {size >> 10} KiB")
             count = size // 4 // process.size * process.size
             data, out = (torch.ones(count, device=process.device) for _ in range(2))
-            seconds_each = []
             try:
-                for _ in range(PARTS + 1):
-                    began = time.perf_counter()
-                    call(data, out)
-                    process.wait()
-                    seconds_each.append(time.perf_counter() - began)
+                seconds_each = _samples(process, f"{test}/{size}", call, data, out)
             except RuntimeError as error:  # a backend that does not have it
                 if process.rank == 0:
                     say(test=test, error=str(error).strip().splitlines()[0][:300], node=0)
@@ -149,9 +144,26 @@ def collectives(process: Any, say: Any) -> None:
             if process.rank == 0:
                 # Between neighbours a piece goes over each link, in place of all but one.
                 scale = 1.0 if test != "send_receive" else share / (1 - share)
-                samples = [bus(size, seconds) * scale for seconds in seconds_each[1:]]
+                samples = [bus(size, seconds) * scale for seconds in seconds_each]
                 nodes = list(range(process.nodes))
                 say(test=test, scope=test, nodes=nodes, bytes=size, samples=samples, **{"try": 1})
+
+
+def _samples(process: Any, name: str, call: Any, data: Any, out: Any) -> list[float]:
+    """Return the seconds of a collective, PARTS times over about `seconds` in all."""
+
+    def timed(times: int) -> float:
+        began = time.perf_counter()
+        for _ in range(times):
+            call(data, out)
+        process.wait()
+        return (time.perf_counter() - began) / times
+
+    timed(1)
+    once = max(min(timed(1) for _ in range(3)), 1e-6)
+    times = max(1, round(process.seconds / PARTS / once))
+    times = process.agree(f"times/{name}", times, process.rank == 0)
+    return [timed(times) for _ in range(PARTS)]
 
 
 # --- storage ----------------------------------------------------------------------------------

@@ -84,7 +84,9 @@ class AcceptOptions:
     def group_sizes(self, nodes: int) -> list[int]:
         """Return the sizes of the groups that train; quick: each node alone, and all together."""
         sizes = group_sizes(nodes)
-        return sorted({sizes[0], sizes[-1]}) if self.quick else sizes
+        sizes = sorted({sizes[0], sizes[-1]}) if self.quick else sizes
+        tests = ["train_alone" if size == 1 else "train_groups" for size in sizes]
+        return [size for size, test in zip(sizes, tests, strict=True) if test not in self.left_out]
 
     def effort(self, nodes: int) -> Effort:
         """Return how the probe measures so many nodes."""

@@ -17,7 +17,7 @@ from runner.doctor import asking
 from runner.doctor.answer import Answer, gather
 from runner.doctor.effort import Effort
 from runner.doctor.judgement import Judgement, with_tries
-from runner.doctor.probe_tests import ONE_TRY, TESTS, check_of
+from runner.doctor.probe_tests import ONE_TRY, TESTS, check_of, needed_checks
 from runner.doctor.slow_figures import ProbeResult
 from runner.folder import names
 from runner.inventory.inventory import load_inventory, refuse_unedited
@@ -98,6 +98,7 @@ class Session:
     def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
         """Measure the nodes; again what noise hid, for longer, and what seems slow in one try."""
         effort = self.options.effort(len(self.hosts) - len(without))
+        checks = needed_checks(checks, effort.left_out)
         judgement = self._measured(checks, title, without, effort)
         for again in range(MORE_TRIES):
             hidden = [row.test for row in judgement.rows if row.noisy]

@@ -3,7 +3,7 @@
 node/probe.py and node/probe_deep.py have the formulas.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 TESTS: Mapping[str, tuple[str, str]] = {
     "matmul_fp32": ("matrix product fp32", "TFLOP/s"),
@@ -57,6 +57,16 @@ FLOORS: Mapping[str, float] = {
     **{"devices": 0.05, "cpu": 0.20, "network": 0.10},
     **{"small": 0.50, "storage": 0.50, "copies": 0.10, "delivered": 0.01},
 }
+
+
+def needed_checks(checks: Sequence[str], left_out: Collection[str]) -> list[str]:
+    """Return the checks without those of which every test is left out; all if none would remain.
+
+    Check products is always needed: it also says whether products are correct.
+    """
+    unneeded = [check for check in checks if {*DEEP_TESTS.get(check, ("",))} <= {*left_out}]
+    needed = [check for check in checks if check == "products" or check not in unneeded]
+    return needed or list(checks)
 
 
 def check_of(test: str) -> str:

@@ -21,7 +21,7 @@ from tests.cluster.node import Node
 from tests.conftest import ROOT
 
 NODES = 4
-SHARE = 0.4  # of a processor for each node: four of them leave room on two processors
+SHARE = 0.45  # of a processor for each node: four of them leave room on two processors
 MOST_S = 900.0
 RUNTIME = ROOT / ".trainbench"
 VARIABLES: dict[str, Any] = {

@@ -24,6 +24,7 @@ STORAGE, TRAINING = ("storage",), ("training",)
 UNNEEDED: Mapping[tuple[str, ...], tuple[str, ...]] = {
     DEVICES: ("matmul_bf16", "memory"),
     LINKS: ("all_gather", "all_to_all", "send_receive"),
+    TRAINING: ("train_groups",),
 }
 # The other tests of a stage: faults that are no slowness need none of them.
 FIGURES: Mapping[tuple[str, ...], tuple[str, ...]] = {

@@ -220,6 +220,8 @@ def test_groups_double_up_to_all_and_rounds_grow_with_the_logarithm() -> None:
     assert group_sizes(1) == [1]
     assert AcceptOptions(quick=True).group_sizes(64) == [1, 64]
     assert AcceptOptions(quick=True).group_sizes(1) == [1]
+    assert AcceptOptions(left_out=("train_groups",)).group_sizes(4) == [1]
+    assert AcceptOptions(left_out=("train_alone",)).group_sizes(4) == [2, 4]
     nodes = small_cluster(5, 1).nodes
     assert [[node.host for node in one] for one in chunks(nodes, 2)] == [["n1", "n2"], ["n3", "n4"]]
     assert [rounds_of_pairs(count) for count in (4, 64, 1024)] == [0, 7, 11]

@@ -13,7 +13,7 @@ from runner.base.grid import plain_text
 from runner.doctor import probe_output, probing
 from runner.doctor.judgement import Judgement, judge_probe
 from runner.doctor.probe_output import PROBE_MARK, lines
-from runner.doctor.probe_tests import DEVICE_TESTS
+from runner.doctor.probe_tests import COLLECTIVES, DEEP_TESTS, DEVICE_TESTS, needed_checks
 from runner.doctor.table import measured_parts
 from runner.folder.attempt import Attempt
 from tests.runner.builders import slurm_cluster, small_cluster
@@ -325,3 +325,11 @@ def test_the_matrix_products_of_nodes_whose_devices_all_have_one_are_kept() -> N
 
 def test_a_product_of_too_much_noise_is_none() -> None:
     assert judged(devices({(0, 0): 700}, noise=0.5), 1, 1).products(5.0).nodes == {}
+
+
+def test_a_check_whose_tests_are_all_left_out_is_not_made() -> None:
+    checks = ["network", "collectives"]
+    assert needed_checks(checks, ["all_gather", "all_to_all"]) == checks
+    assert needed_checks(checks, COLLECTIVES) == ["network"]
+    assert needed_checks(["devices", "products"], ["sustained"]) == ["devices", "products"]
+    assert needed_checks(["storage"], DEEP_TESTS["storage"]) == ["storage"]
