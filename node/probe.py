@@ -278,12 +278,20 @@ class Process:
         n = 8192
         if self.kind == "cpu":
             n = 1024 if dtype == self.torch.float32 else 512
+        work = self.product(n, dtype)
+        if n == 512 and self.timed(work, 1) > self.seconds / SAMPLES:  # without units for halves
+            n = 256
+            work = self.product(n, dtype)
+        times = self.samples(work)
+        return [round(2 * n**3 / seconds / 1e12, 4) for seconds in times]
+
+    def product(self, n: int, dtype: Any) -> Callable[[], Any]:
+        """What multiplies two n x n matrices of that type."""
         factor, other_factor = (
             self.torch.randn(n, n, device=self.device).to(dtype) for _ in range(2)
         )
         out = self.torch.empty(n, n, device=self.device, dtype=dtype)
-        times = self.samples(lambda: self.torch.mm(factor, other_factor, out=out))
-        return [round(2 * n**3 / seconds / 1e12, 4) for seconds in times]
+        return lambda: self.torch.mm(factor, other_factor, out=out)
 
     def memory(self) -> list[float]:
         """GB/s of a copy that no cache holds: bytes read and written."""

@@ -34,6 +34,7 @@ from runner.launch.screen import live
 from runner.matrix.file import load_matrix, parse_matrix
 from runner.plan import checks
 from runner.plan.make import make_run
+from runner.systems.common.launchers import PYTHON
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import NodeRun, Orders
@@ -59,6 +60,8 @@ def matrix_of(options: AcceptOptions, cluster: Cluster) -> Matrix:
         "devices_per_node": devices,
         "train_iters": options.train_iters,
     }
+    if devices == 1:
+        defaults["launcher"] = PYTHON  # torchrun's own process would only import torch once more
     text = yaml.safe_dump({"name": "accept", "defaults": defaults, "time_limit_s": 900})
     return parse_matrix(text, "accept's matrix", "accept", cluster.devices_of)
 

@@ -12,7 +12,7 @@ from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, gpt, launchers, torch_gpt_checks
 from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes, size_of
 from runner.systems.common.expert_models import MODELS
-from runner.systems.common.launchers import DEEPSPEED, SRUN
+from runner.systems.common.launchers import DEEPSPEED, PYTHON, SRUN
 from runner.systems.common.system import Estimate, Profiling, Split, System
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
@@ -77,8 +77,9 @@ PARAMETERS = (
         "launcher",
         str,
         TORCHRUN,
-        "what starts the processes; srun: Slurm, a task for each device",
-        choices=(TORCHRUN, DEEPSPEED, SRUN),
+        "what starts the processes; srun: Slurm, a task for each device; python: the node itself,"
+        " where it has one device",
+        choices=(TORCHRUN, DEEPSPEED, SRUN, PYTHON),
     ),
     Parameter(
         "zero_stage",
@@ -219,6 +220,8 @@ def command(cell: Cell, node: NodeContext) -> Command:
         return launchers.deepspeed(node, argv, env, {}, requires, quotes=True)
     if cell.parameters["launcher"] == SRUN:
         return launchers.by_srun(node, [gpt.python(node), *argv], env, str(source), requires)
+    if cell.parameters["launcher"] == PYTHON:
+        return launchers.itself(node, [gpt.python(node), *argv], env, str(source), requires)
     torchrun = [
         gpt.python(node),
         "-m",
@@ -296,7 +299,7 @@ def attention(cell: Cell) -> None:
 SYSTEM = System(
     name="torch_gpt",
     summary="GPT-2, Llama, experts in PyTorch or DeepSpeed: every parallel way, ZeRO; CPU, CUDA",
-    launcher="torchrun (static ranks), srun, or deepspeed with a hostfile",
+    launcher="torchrun (static ranks), srun, deepspeed with a hostfile, or none for one device",
     parameters=PARAMETERS,
     check=check,
     command=command,

@@ -13,6 +13,7 @@ from runner.terms.run import Command, NodeContext
 
 LAUNCH, RUN, DEEPSPEED = "torch.distributed.launch", "torch.distributed.run", "deepspeed"
 SRUN = "srun"
+PYTHON = "python"
 INSIDE_QUOTES = r'[\\"$`]'  # what a shell gives a meaning to between double quotes
 PDSH = "/usr/bin/pdsh"
 HOSTFILE = "hostfile"
@@ -76,6 +77,20 @@ def by_srun(
         requires=requires,
         tasks=node.nproc_per_node,
     )
+
+
+def itself(
+    node: NodeContext,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    requires: Mapping[str, int | None],
+) -> Command:
+    """Start the trainer without a launcher, as the only process of its node, with torch's names."""
+    ranks = {"RANK": f"{node.node_rank}", "WORLD_SIZE": f"{node.nnodes}"}
+    local = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    meeting = {"MASTER_ADDR": node.master_address, "MASTER_PORT": node.master_port}
+    return Command(tuple(argv), {**env, **ranks, **local, **meeting}, cwd, requires=requires)
 
 
 def deepspeed(

@@ -9,7 +9,7 @@ import re
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
 from runner.systems.common import expert_keys, expert_models, gpt, launchers
-from runner.systems.common.launchers import DEEPSPEED
+from runner.systems.common.launchers import DEEPSPEED, PYTHON
 from runner.systems.common.pins import pins
 from runner.systems.common.system import parallel_sizes
 from runner.terms.cell import Cell
@@ -37,6 +37,11 @@ def check(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool) -> None:
         )
     _check_deepspeed(cell, cluster)
     values = cell.parameters
+    if values["launcher"] == PYTHON and cell.devices_per_node > 1:
+        raise UserError(
+            f"launcher python starts one process on each node, and devices_per_node is"
+            f" {cell.devices_per_node}; take launcher torchrun"
+        )
     if cell.goes_on and values["engine"] == DEEPSPEED:
         raise UserError("checkpoints, faults and recovery go with engine torch alone; change one")
     for key in ("checkpoint_async", "checkpoint_keep"):
