@@ -136,7 +136,7 @@ def collectives(process: Any, say: Any) -> None:
             count = size // 4 // process.size * process.size
             data, out = (torch.ones(count, device=process.device) for _ in range(2))
             try:
-                seconds_each = _samples(process, f"{test}/{size}", call, data, out)
+                seconds_each = _call_seconds(process, f"{test}/{size}", call, data, out)
             except RuntimeError as error:  # a backend that does not have it
                 if process.rank == 0:
                     say(test=test, error=str(error).strip().splitlines()[0][:300], node=0)
@@ -149,7 +149,7 @@ def collectives(process: Any, say: Any) -> None:
                 say(test=test, scope=test, nodes=nodes, bytes=size, samples=samples, **{"try": 1})
 
 
-def _samples(process: Any, name: str, call: Any, data: Any, out: Any) -> list[float]:
+def _call_seconds(process: Any, name: str, call: Any, data: Any, out: Any) -> list[float]:
     """Return the seconds of a collective, PARTS times over about `seconds` in all."""
 
     def timed(times: int) -> float:
@@ -160,8 +160,7 @@ def _samples(process: Any, name: str, call: Any, data: Any, out: Any) -> list[fl
         return (time.perf_counter() - began) / times
 
     timed(1)
-    once = max(min(timed(1) for _ in range(3)), 1e-6)
-    times = max(1, round(process.seconds / PARTS / once))
+    times = max(1, round(process.seconds / PARTS / max(timed(1), 1e-6)))
     times = process.agree(f"times/{name}", times, process.rank == 0)
     return [timed(times) for _ in range(PARTS)]
 

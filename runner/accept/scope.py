@@ -19,7 +19,7 @@ EXPECTED_S: Mapping[str, Callable[[AcceptOptions, int, str], float]] = {
         START_S + (3 if device == "cpu" else 5) * 2 * options.each_s + options.product_s * 1.1
     ),
     "links": lambda options, nodes, device: (
-        START_S + 0.01 * nodes + _rounds(nodes) * 1.6 * options.each_s + 12
+        START_S + 0.01 * nodes + (_rounds(nodes) * 1.6 + 6) * options.each_s + 12
     ),
     "storage": lambda options, nodes, device: START_S + options.storage_mib / 100,
     "training": lambda options, nodes, device: (

@@ -98,7 +98,6 @@ class Session:
     def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
         """Measure the nodes; again what noise hid, for longer, and what seems slow in one try."""
         effort = self.options.effort(len(self.hosts) - len(without))
-        checks = needed_checks(checks, effort.left_out)
         judgement = self._measured(checks, title, without, effort)
         for again in range(MORE_TRIES):
             hidden = [row.test for row in judgement.rows if row.noisy]
@@ -142,6 +141,7 @@ class Session:
     def probe(self, checks: Sequence[str], stage: str) -> StageReport:
         """Measure the nodes, again without those that were lost meanwhile; what was found."""
         began_at, began = time.time(), time.monotonic()
+        checks = needed_checks(checks, self.options.left_out)
         lost: list[str] = []
         faults: list[NodeFault] = []
         unanswered: list[str] = []

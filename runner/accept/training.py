@@ -139,6 +139,11 @@ def training(session: Session) -> StageReport:
     rounds = session.state.rounds
     tests = tuple(test for round_report in rounds for test in round_report.tests)
     notes = tuple(note for round_report in rounds for note in round_report.notes)
+    unanswered = tuple(
+        dict.fromkeys(reason for round_report in rounds for reason in round_report.unanswered)
+    )
+    if not rounds:
+        unanswered = ("stage training: no group of nodes is left to train",)
     return StageReport(
         STAGE,
         began_at,
@@ -146,7 +151,7 @@ def training(session: Session) -> StageReport:
         tuple(fault for round_report in rounds for fault in round_report.faults),
         (*notes, *scaling(tests)),
         () if session.options.soak_s else ("training for long (--soak)",),
-        tuple(dict.fromkeys(r for round_report in rounds for r in round_report.unanswered)),
+        unanswered,
         tests,
         tuple(host for round_report in rounds for host in round_report.lost),
         tuple(
@@ -229,7 +234,9 @@ def soak(session: Session, matrix: Matrix, cell: Cell) -> StageReport:
     began_at, began = time.time(), time.monotonic()
     nodes = session.nodes
     rates = [
-        test["reference"] for round_report in session.state.rounds for test in round_report.tests
+        test["reference"] / test["nodes"] * len(nodes)
+        for round_report in session.state.rounds
+        for test in round_report.tests
     ]
     batch = sized(cell, len(nodes)).parameters.get(GLOBAL) or 1
     seconds = session.options.soak_s

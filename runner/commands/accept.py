@@ -202,6 +202,11 @@ def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
             )
     if chosen.soak and "training" not in stages:
         raise UserError("--soak is part of stage training; leave out --node, or add the stage")
+    if "training" in stages and {"train_alone", "train_groups"} <= set(chosen.leave_out):
+        raise UserError(
+            "--leave-out train_alone and train_groups leave stage training nothing to train; leave"
+            " one of them out, or choose the other stages with --stage"
+        )
     settings: dict[str, Any] = dict(QUICK) if chosen.quick else {}
     if chosen.storage_gib is not None:
         settings["storage_mib"] = int(1024 * chosen.storage_gib)

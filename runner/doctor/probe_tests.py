@@ -60,13 +60,9 @@ FLOORS: Mapping[str, float] = {
 
 
 def needed_checks(checks: Sequence[str], left_out: Collection[str]) -> list[str]:
-    """Return the checks without those of which every test is left out; all if none would remain.
-
-    Check products is always needed: it also says whether products are correct.
-    """
-    unneeded = [check for check in checks if {*DEEP_TESTS.get(check, ("",))} <= {*left_out}]
-    needed = [check for check in checks if check == "products" or check not in unneeded]
-    return needed or list(checks)
+    """Return the checks without collectives and copies where all tests of these are left out."""
+    unneeded = [check for check in ("collectives", "copies") if {*DEEP_TESTS[check]} <= {*left_out}]
+    return [check for check in checks if check not in unneeded]
 
 
 def check_of(test: str) -> str:

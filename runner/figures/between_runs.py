@@ -16,8 +16,9 @@ often both are right.
 
 There is neither, with the reason, where a side has one run; where slow steps that are few or uneven
 take more than MOST_UNEVEN of the time, since nobody knows how often they come; and where the steps
-have a long tail. A difference by runs that is larger than FAR and than FAR_BY_STEPS times what the
-steps leave open is told in these two cases, too: steps that all take twice as long are not stalls.
+have a long tail. Beside few or uneven slow steps a difference without an interval is still real if
+it is larger than LARGE_CHANGE, than STEPS_FACTOR times what the steps leave open, and than the t of
+the runs allows: steps that all take twice as long are not stalls.
 """
 
 import math
@@ -36,14 +37,15 @@ SLOW_SHARE = 0.2  # of the squared distances: less, and slow steps do not decide
 MOST_UNEVEN = 0.01
 UNEVEN_ALLOWANCE = 3.0
 LONG_TAIL = 0.3  # skewness
-FAR = 0.2  # of the logarithm: 22 % faster, 18 % slower
-FAR_BY_STEPS = 4.0
+LARGE_CHANGE = math.log(1.25)  # 25 % faster, 20 % slower
+STEPS_FACTOR = 4.0
 STOPPED = 1.2  # wider: runs repeated until their interval is short are alike by luck, too
 MOST_REPEATS = 100
 
 ONE_RUN = "one run does not show how runs differ"
 FEW_SLOW = "few or uneven slow steps take {:.1%} of the time: more runs or steps are needed"
 TAIL = "step times have a long tail, so that their mean is unknown"
+_FEW_SLOW_BEGINS = FEW_SLOW.partition("{")[0]
 _NORMAL = quantile(math.inf)
 _MOST_CHANGE = 100.0  # of the logarithm: no two machines differ by that
 
@@ -56,6 +58,11 @@ class CellTimes:
     open_by_steps: float = 0.0  # half-width that the steps alone leave open, as a share of the mean
     missing: str = ""  # why there is no interval
     widening: float = 1.0  # of the standard error by the runs
+
+    @property
+    def few_slow(self) -> bool:
+        """Whether there is no interval since slow steps are few or uneven."""
+        return self.missing.startswith(_FEW_SLOW_BEGINS)
 
     @property
     def mean(self) -> float:
@@ -96,11 +103,14 @@ class RateDifference:
     interval: tuple[float, float] | None = None  # 95 %, of `percent`
     visible_percent: float | None = None  # the smallest difference seen in 80 of 100 cases
     missing: str = ""  # why there is no interval
+    large: bool = False  # without an interval: far larger than few or uneven slow steps explain
 
     @property
     def real(self) -> bool:
-        """Whether the interval leaves 0 out."""
-        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
+        """Whether the interval leaves 0 out, or a difference without one is `large`."""
+        if self.interval is None:
+            return self.large
+        return not self.interval[0] <= 0 <= self.interval[1]
 
     @property
     def half(self) -> float:
@@ -129,7 +139,7 @@ def rate_difference(
     change = math.log(theirs.mean) - math.log(ours.mean)
     if abs(change) > _MOST_CHANGE:
         return RateDifference(_percent(change), missing="the two are too far apart to compare")
-    if missing := _one_run(ours, theirs):
+    if missing := _too_few_runs(ours, theirs):
         return RateDifference(_percent(change), missing=missing)
     error = math.hypot(ours.error, theirs.error)
     return _difference(ours, theirs, change, error, _freedom((ours, theirs)), comparisons)
@@ -171,13 +181,13 @@ def paired_difference(
         raise ValueError("runs without a partner")
     changes = _changes(ours, theirs)
     change = math.fsum(changes) / len(changes)
-    if missing := _one_run(ours, theirs):
+    if missing := _too_few_runs(ours, theirs):
         return RateDifference(_percent(change), missing=missing)
     error = _pairs_deviation(changes) / math.sqrt(len(changes))
     return _difference(ours, theirs, change, error, len(changes) - 1, comparisons)
 
 
-def _one_run(ours: CellTimes, theirs: CellTimes) -> str:
+def _too_few_runs(ours: CellTimes, theirs: CellTimes) -> str:
     """Say why a side cannot be compared, whatever the difference; empty if it can."""
     return next((side.missing for side in (ours, theirs) if len(side.means) < FEWEST_RUNS), "")
 
@@ -195,9 +205,11 @@ def _difference(
     wide = quantile_of(freedom, comparisons)
     half = max(wide * error, by_steps)
     if missing := ours.missing or theirs.missing:
-        half = max(half, FAR, FAR_BY_STEPS * by_steps)
-        if abs(change) <= half:
-            return RateDifference(_percent(change), missing=missing)
+        explained = by_steps > 0 and all(
+            side.few_slow or not side.missing for side in (ours, theirs)
+        )
+        large = abs(change) > max(half, LARGE_CHANGE, STEPS_FACTOR * by_steps)
+        return RateDifference(_percent(change), missing=missing, large=explained and large)
     visible = half * (1 + quantile_80(freedom) / wide)
     ends = _percent(change - half), _percent(change + half)
     return RateDifference(_percent(change), ends, _percent(visible))

@@ -269,6 +269,7 @@ def test_the_plan_asks_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ["--matrix", "no-such.yaml"],
         ["--stage", "training", "--node", "localhost"],  # nothing would be tested
         ["--stage", "alike", "--soak", "1h"],
+        ["--leave-out", "train_alone", "--leave-out", "train_groups"],
     ],
 )
 def test_a_mistake_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

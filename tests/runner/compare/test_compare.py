@@ -16,6 +16,7 @@ from runner.compare.rendering import to_json, to_markdown, to_table
 from runner.compare.side import Side, saved
 from runner.compare.verdicts import VERDICTS, ComparedCell, compare_campaigns, thresholds
 from runner.expect.prices import check_prices
+from runner.figures.between_runs import FEW_SLOW
 from runner.folder.campaign import Campaign as RunFolder
 from runner.tables.catalogue.every_column import JUDGED
 from runner.terms.cell import Cell as MatrixCell
@@ -57,6 +58,11 @@ FAILED: dict[str, Any] = {
     "reason": "why",
 }
 PENDING = {**FAILED, "status": "pending", "reason": "not run yet"}
+STEPS_HALF = "samples_per_s_steps_half_percent"
+FEW_SLOW_STEPS: dict[str, Any] = {
+    "missing": {"samples_per_s_ci_low": FEW_SLOW.format(0.011)},
+    STEPS_HALF: 3.3,
+}
 RUNS = {**PENDING, "status": "running", "reason": "bench runs now"}
 
 
@@ -89,7 +95,11 @@ def one(
         (row(runs=runs(100.0)), row(runs=runs(100.0)), "cannot_tell"),
         (row(runs=runs(100.0)), row(rate=90.0, runs=runs(*[90.0] * 10)), "cannot_tell"),
         (row(), row(rate=90.0, missing={"samples_per_s_ci_low": "a tail"}), "cannot_tell"),
-        (row(), row(rate=50.0, missing={"samples_per_s_ci_low": "a tail"}), "slower"),
+        (row(), row(rate=50.0, missing={"samples_per_s_ci_low": "a tail"}), "cannot_tell"),
+        (row(), row(rate=50.0, **FEW_SLOW_STEPS), "slower"),
+        (row(), row(rate=50.0, **{**FEW_SLOW_STEPS, STEPS_HALF: 20.0}), "cannot_tell"),
+        (row(), row(rate=50.0, **{**FEW_SLOW_STEPS, STEPS_HALF: None}), "cannot_tell"),
+        (row(), row(rate=85.0, **FEW_SLOW_STEPS), "cannot_tell"),
         (row(), row(rate=90.0, samples_per_s_steps_half_percent=15.0), "cannot_tell"),
         (row(), row(rate=90.0, runs=[]), "cannot_tell"),  # a table of an older version
         (row(), row(memory_used_mib=1020.0), "same"),

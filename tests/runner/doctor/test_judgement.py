@@ -13,7 +13,7 @@ from runner.base.grid import plain_text
 from runner.doctor import probe_output, probing
 from runner.doctor.judgement import Judgement, judge_probe
 from runner.doctor.probe_output import PROBE_MARK, lines
-from runner.doctor.probe_tests import COLLECTIVES, DEEP_TESTS, DEVICE_TESTS, needed_checks
+from runner.doctor.probe_tests import COLLECTIVES, DEVICE_TESTS, needed_checks
 from runner.doctor.table import measured_parts
 from runner.folder.attempt import Attempt
 from tests.runner.builders import slurm_cluster, small_cluster
@@ -332,4 +332,3 @@ def test_a_check_whose_tests_are_all_left_out_is_not_made() -> None:
     assert needed_checks(checks, ["all_gather", "all_to_all"]) == checks
     assert needed_checks(checks, COLLECTIVES) == ["network"]
     assert needed_checks(["devices", "products"], ["sustained"]) == ["devices", "products"]
-    assert needed_checks(["storage"], DEEP_TESTS["storage"]) == ["storage"]
