@@ -26,7 +26,7 @@ def pairs(text: str | None, separator: str) -> dict[str, str]:
 
 def last_line(text: str) -> str:
     """A failing tool's last words."""
-    return last_lines(text, 1).strip()[:300] or "it said nothing"
+    return last_lines(text, 1).strip()[:300] or "no output"
 
 
 def last_lines(output: str, most: int) -> str:

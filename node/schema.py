@@ -69,9 +69,11 @@ class Text:
         if not isinstance(value, str):
             raise unfit(where, "is %s; it must be text" % value_text(value))
         if len(value) > self.most:
-            raise unfit(where, "has %d letters, more than %d" % (len(value), self.most))
+            raise unfit(
+                where, "has %d characters; at most %d are allowed" % (len(value), self.most)
+            )
         if not self.lines and not value.isprintable():
-            raise unfit(where, "is %s; it has a control character" % value_text(value))
+            raise unfit(where, "is %s; control characters are not allowed" % value_text(value))
         if self.pattern is not None and not self.pattern.fullmatch(value):
             raise unfit(
                 where, "is %s; it does not match %s" % (value_text(value), self.pattern.pattern)
@@ -231,7 +233,9 @@ class Row:
     def check(self, value: Any, where: str) -> list[Any]:
         """Return the list, each item checked."""
         if not isinstance(value, (list, tuple)) or len(value) != len(self.kinds):
-            raise unfit(where, "is %s; it must be %d items" % (value_text(value), len(self.kinds)))
+            raise unfit(
+                where, "is %s; it must be a list of %d items" % (value_text(value), len(self.kinds))
+            )
         return [
             kind.check(v, "%s[%d]" % (where, i))
             for i, (kind, v) in enumerate(zip(self.kinds, value))  # noqa: B905  # Python 3.8

@@ -243,9 +243,10 @@ def compare(spec: dict[str, Any], scratch: str) -> dict[str, Any]:
     tree = Tree(spec["path"], spec, scratch)
     trees, present, fault = look(tree)
     if not fault and present != trees[-1]:
-        applied = trees.index(present) if present in trees else 0
-        lacking = ", ".join(name for name, _ in spec["patches"][applied:])
-        fault = f"{spec['path']} lacks patches ({lacking or 'it has others'}); run setup"
+        fault = f"{spec['path']} has the patches of an earlier setup; run setup"
+        if present in trees:
+            lacking = ", ".join(name for name, _ in spec["patches"][trees.index(present) :])
+            fault = f"{spec['path']} lacks the patches {lacking}; run setup"
     if fault:
         raise TreeError(fault)
     return {"changed": False, "identity": identity(spec, present)}

@@ -84,9 +84,9 @@ def refuse(path: str, facts: os.stat_result, groups: Collection[int]) -> None:
     shared = facts.st_gid in groups and facts.st_gid != 0
     if facts.st_uid not in (os.geteuid(), 0) and not shared:
         raise UntrustedError(
-            "%s belongs to %s, who could change what runs; name another folder, or name a group"
-            " that you trust as cluster_group of the inventory and chgrp it to that"
-            % (path, _user(facts.st_uid))
+            "%s belongs to %s, who could change what runs; name another folder, or set"
+            " cluster_group in the inventory to a group that you trust, then: chgrp GROUP %s"
+            % (path, _user(facts.st_uid), path)
         )
     if not stat.S_ISLNK(facts.st_mode):
         _refuse_open(path, facts, groups)

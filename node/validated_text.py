@@ -60,7 +60,7 @@ class Address(Checked):
     """An IPv4 or IPv6 address, or a name of the network's."""
 
     pattern = r"[A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9_.-]+)?"
-    description = "an address or a name of the network's"
+    description = "an IP address or the name of a host"
 
 
 class CellId(Checked):

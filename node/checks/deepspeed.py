@@ -76,7 +76,7 @@ def faults(
 
 def reason(stderr: str) -> str:
     """The line of a traceback that says what was raised, or the last line."""
-    lines = stderr.strip().splitlines() or ["it says nothing"]
+    lines = stderr.strip().splitlines() or ["no output"]
     raised = [line for line in lines if RAISED.match(line)]
     return (raised or lines)[-1]
 

@@ -21,10 +21,12 @@ def faults(
     if have != pin and ("+" in pin or have.partition("+")[0] != pin):
         faults_found.append(f"torch is {have}, not {pin}")
     local = pin.partition("+")[2]
-    if local.startswith("cu") and cuda != f"{local[2:-1]}.{local[-1]}":
+    if local.startswith("cu") and cuda and cuda != f"{local[2:-1]}.{local[-1]}":
         faults_found.append(f"torch is built for CUDA {cuda}, not {local[2:-1]}.{local[-1]}")
     if spec["device"] == "cuda" and cuda is None:
-        faults_found.append("torch is a build without CUDA, and the nodes train on CUDA")
+        faults_found.append(
+            "torch is a build without CUDA, and the nodes train on CUDA; run setup again"
+        )
     elif spec["device"] == "cuda" and not available:
         faults_found.append("torch sees no CUDA device; see nvidia-smi")
     return faults_found

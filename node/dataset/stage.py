@@ -162,7 +162,7 @@ class Stage:
         if not os.path.exists(python):
             raise fetch.FetchError(
                 f"{self.name} is to be made by {chosen['system']}/{chosen['pin']}, which is not on "
-                "this node; install it with playbooks/software.yml, or take the dataset out of "
+                "this node; set that system up with `trainbench setup`, or take the dataset out of "
                 "dataset_preprocess"
             )
         text = texts[0]
@@ -310,7 +310,7 @@ def stage(spec: dict[str, Any]) -> dict[str, Any]:
     except (ProgramError, megatron_mmap.DatasetError) as error:
         raise ProgramError(f"dataset {name}: {error}") from None
     except OSError as error:
-        reason = f"{error}; check the folder"
+        reason = f"{error}; see that this user can write to {spec['root']}"
         if error.errno in FULL:
             reason = str(fetch.full(spec["root"], name, None))
         raise ProgramError(f"dataset {name}: {reason}") from None

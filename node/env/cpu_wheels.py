@@ -50,11 +50,11 @@ def for_cpus(env: Environment, lines: list[str], indexes: list[str]) -> list[str
     if env.spec.get("cuda_accepted"):
         return []
     raise EnvError(
-        f"{pin} would bring CUDA libraries to a node without GPUs: 3 GB to download and 4.8 GB on"
-        f" its disk. {CPU_INDEX} has it without them (0.2 GB) and is not reachable. Name a page or"
-        " folder with CPU wheels by python_env_find_links, or a mirror of that index in"
-        " site_mirrors, or go on with `trainbench setup --yes` (`ci` and `bisect`: setup_yes: true"
-        " in the inventory)"
+        f"{pin} would install CUDA libraries on a node without GPUs (3 GB to download, 4.8 GB on"
+        f" disk), because pip cannot get a build for CPUs from {CPU_INDEX} or its mirror. Set"
+        " python_env_find_links to a page or folder with CPU wheels, set a mirror of that index in"
+        " site_mirrors, or accept CUDA with `trainbench setup --yes` (`ci` and `bisect`: setup_yes:"
+        " true in the inventory)"
     )
 
 

@@ -77,7 +77,7 @@ def failure(name: str, output: str, log: str) -> str:
     """
     if found_a_full_disk(output):
         disk = full_disk(os.path.dirname(log), tempfile.gettempdir(), output=output)
-        return f"{disk} while installing {name}; free some space and run setup again"
+        return f"{disk} during step {name}; free some space and run setup again"
     for line in output.splitlines():
         if line.startswith("ERROR: No matching distribution found for "):
             return (
@@ -89,4 +89,4 @@ def failure(name: str, output: str, log: str) -> str:
         packages = NOT_BUILT.findall(after)
         step = f"{name}: {packages[-1]}" if packages else name
         return f"{step} cannot be built; {log} has:\n{last_lines(build, LOG_LINES)}"
-    return f"{name} cannot be installed; {log} ends with:\n{last_lines(output, LOG_LINES)}"
+    return f"step {name} failed; {log} ends with:\n{last_lines(output, LOG_LINES)}"

@@ -50,7 +50,8 @@ def unmet(step: Spec, packages: Packages, record: Spec) -> list[str]:
             return [f"{name} is {have or 'not there'}, not {version} as it was installed"]
     torch = packages.get("torch", {}).get("version", "")
     if compiled(step) and recorded["torch"] != torch:
-        return [f"{step['name']} was built with torch {recorded['torch'] or 'absent'}, not {torch}"]
+        built = f"with torch {recorded['torch']}" if recorded["torch"] else "without torch"
+        return [f"{step['name']} was built {built}, not with torch {torch}"]
     return []
 
 

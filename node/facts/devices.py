@@ -43,7 +43,7 @@ def gpus(machine: Machine) -> dict[str, Any]:
         answer = machine.run("nvidia-smi", query, "--format=csv,noheader,nounits")
         if answer is None:
             if facts["driver"]:
-                facts["problem"] = "the driver is loaded, and there is no nvidia-smi"
+                facts["problem"] = "the NVIDIA driver is loaded, but nvidia-smi is not installed"
             return facts
         rc, text = answer
         unknown = re.search(r'Field "([^"]+)" is not a valid field', text)
@@ -56,7 +56,10 @@ def gpus(machine: Machine) -> dict[str, Any]:
         fields.remove(unknown[1])
     versions = shared([device.get("driver_version") for device in facts["devices"]])
     if versions and facts["driver"] and versions != facts["driver"]:
-        facts["problem"] = f"kernel module {facts['driver']}, and nvidia-smi says {versions}"
+        facts["problem"] = (
+            f"the loaded NVIDIA kernel module is {facts['driver']}, but nvidia-smi reports"
+            f" {versions}; restart the node"
+        )
     facts["driver"] = facts["driver"] or versions
     return facts
 

@@ -66,7 +66,7 @@ def wanted_text(item: Spec, have: str | None) -> str:
 def last_words(text: str) -> str:
     """The last line of an answer, except Docker's hint at --help."""
     lines = [line for line in text.strip().splitlines() if line and "--help'" not in line]
-    return lines[-1] if lines else "says nothing"
+    return lines[-1] if lines else "no output"
 
 
 def compare(spec: Spec, machine: MachineState) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _compare_files(spec: Spec, machine: MachineState, differences: list[str], to
         if have is None:
             differences.append(f"file {path}: missing")
         elif have[0] != text:
-            differences.append(f"file {path}: edited")
+            differences.append(f"file {path}: differs from what setup writes")
         elif have[1] != mode:
             differences.append(f"file {path}: mode {have[1]}, not {mode}")
         else:

@@ -51,7 +51,7 @@ def run(argv: list[str], seconds: float = CHECK_S) -> tuple[int, str]:
             timeout=seconds,
         )
     except OSError:
-        return 127, f"{argv[0]} is not there"
+        return 127, f"{argv[0]} is not installed"
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {seconds:g} s"
     return completed.returncode, completed.stdout.decode("utf-8", "replace")

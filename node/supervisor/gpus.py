@@ -85,7 +85,10 @@ def gpu_fault(
                 return Cause.DEVICE_BUSY, busy("GPU " + index, who(int(app[1]), program))
         # A process of another container has no row, but its memory shows.
         if used.isdigit() and total.isdigit() and int(used) > IDLE_FRACTION * int(total):
-            message = "GPU %s has %s of %s MiB in use by somebody not seen here; wait for it"
+            message = (
+                "GPU %s has %s of %s MiB in use by a process that nvidia-smi does not list, perhaps"
+                " in a container; end it, or wait for it"
+            )
             return Cause.DEVICE_BUSY, message % (index, used, total)
     return None
 

@@ -158,7 +158,8 @@ def shm_refusal(disk: Disk, found: Sequence[Shared], who: Who) -> str | None:
         return None
     message = "only %d of %d MiB of %s are free and a run needs %d: %s"
     most = (
-        "; ".join(_held(shared, who) for shared in _largest(found)[:3]) or "nobody seen here has it"
+        "; ".join(_held(shared, who) for shared in _largest(found)[:3])
+        or "no process seen here uses it; remove old files there, or enlarge it"
     )
     return message % (disk.free // MIB, disk.size // MIB, SHM, SHM_NEED // MIB, most)
 

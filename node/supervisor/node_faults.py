@@ -139,7 +139,7 @@ def _nft(text: str) -> None:
             message = result.stderr.decode("utf-8", "replace").strip().split("\n")[0]
             raise OSError("nft: %s" % message)
         return
-    raise OSError("nft is not installed, or this user may not run it")
+    raise OSError("nft is not installed; install the package nftables")
 
 
 def _fill(job: dict[str, Any]) -> Callable[[], None]:
@@ -152,7 +152,9 @@ def _fill(job: dict[str, Any]) -> Callable[[], None]:
         disk = os.fstatvfs(handle)
         size = disk.f_bavail * disk.f_frsize - LEFT_BYTES
         if size > MOST_BYTES:
-            raise OSError("more than %d GiB are free, too much to be taken" % (MOST_BYTES >> 30))
+            most = MOST_BYTES >> 30
+            message = "its disk has more than %d GiB free, and disk_full fills at most %d GiB"
+            raise OSError(message % (most, most))
         if size > 0:
             os.posix_fallocate(handle, 0, size)
     except OSError:

@@ -79,7 +79,7 @@ def lead(job: dict[str, Any], env: dict[str, str]) -> int:
     text = json.dumps(dict(message, log=os.path.join(job["dir"], "launcher.log"))).encode() + b"\n"
     connections = _gathered(socket.socket(fileno=job["listener"]), job["tasks"] - 1)
     if len(connections) < job["tasks"] - 1:
-        words = "trainbench: %d of %d tasks of this node came\n"
+        words = "trainbench: only %d of %d Slurm tasks started on this node\n"
         os.write(2, (words % (len(connections) + 1, job["tasks"])).encode())
         return 127
     for connection in connections:

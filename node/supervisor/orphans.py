@@ -33,7 +33,14 @@ def end_orphans(job: dict[str, Any], around: Around) -> list[str]:
         if not left:
             break
     message = "an earlier run or attempt left processes here, %d without their supervisor%s; %s"
-    return [message % (len(pids), oldest_name, "they do not end" if left else "they were ended")]
+    return [
+        message
+        % (
+            len(pids),
+            oldest_name,
+            "they do not end: restart the node" if left else "they were ended",
+        )
+    ]
 
 
 def orphans(pids: set[int]) -> dict[int, int]:

@@ -42,10 +42,13 @@ def check(job: dict[str, Any]) -> list[str]:
         if size is not None and found != size:
             raise RefusedError(
                 Cause.CHANGED,
-                "%s has %d bytes where %d were recorded; run setup again" % (path, found, size),
+                "%s has %d bytes, not %d as setup recorded; run setup again" % (path, found, size),
             )
     if job["cwd"] != job["dir"] and not os.path.isdir(job["cwd"]):  # dir is made afterwards
-        raise RefusedError(Cause.MISSING, "the working directory %s does not exist" % job["cwd"])
+        raise RefusedError(
+            Cause.MISSING,
+            "the working directory %s does not exist; create it on this node" % job["cwd"],
+        )
     if job["argv"] and not program_of(job):
         raise RefusedError(Cause.MISSING, _cannot_start(job))
     notes = look_around(job)
@@ -74,7 +77,7 @@ def _cannot_start(job: dict[str, Any]) -> str:
         return "%s is not on this node's PATH; install it, or write its path" % name
     path = os.path.normpath(os.path.join(job["cwd"], name))
     ours = path.startswith(os.path.join(os.path.dirname(job["runs"]), ""))
-    cure = "run setup again" if ours else "put it there, with the right to execute it"
+    cure = "run setup again" if ours else "copy it to this node, and make it executable (chmod +x)"
     return "%s cannot be executed; %s" % (path, cure)
 
 

@@ -38,7 +38,10 @@ def make_room(folder: str) -> None:
     over = os.path.exists(DONE) or not daemon_alive()
     os.chdir(here)
     if not over:
-        raise RefusedError(Cause.NODE_BUSY, "a run of the same name goes on in %s" % folder)
+        message = (
+            "a run of the same name goes on in %s; wait for it, or end it with `trainbench stop`"
+        )
+        raise RefusedError(Cause.NODE_BUSY, message % folder)
     if old:
         run_after(old)
     shutil.rmtree(folder)
@@ -48,8 +51,8 @@ def shared_root(folder: str, other: str) -> RefusedError:
     """What is wrong where two nodes have one folder for their parts of a run."""
     return RefusedError(
         Cause.SHARED_ROOT,
-        "%s is of %s, too; nodes that share cluster_root need cluster_root_shared: true in the"
-        " inventory" % (folder, other),
+        "%s is also a folder of %s; nodes that share cluster_root need cluster_root_shared: true in"
+        " the inventory" % (folder, other),
     )
 
 

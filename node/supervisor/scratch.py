@@ -42,7 +42,7 @@ def make(job: dict[str, Any]) -> None:
         _wait_for_the_start_before(job, path)
         if os.path.lexists(path):
             raise RefusedError(
-                Cause.NODE_BUSY, "%s exists: another run, or another user, has it" % path
+                Cause.NODE_BUSY, "%s exists: wait for the run that uses it, or remove it" % path
             )
         os.mkdir(path, 0o700)
         hold(path)

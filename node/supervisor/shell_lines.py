@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 RUNS = "TRAINBENCH_RUN_"  # begins the names of the run's own variables until the profile was read
 SETUP_S = 300.0  # for all lines: less than the other nodes wait for this one
 TEARDOWN_S = 60.0
+ENDED_WELL = "ended with exit code 0"
 HIDDEN = "(named like a secret: not recorded)"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OF_THE_SHELL = ("_", "SHLVL", "PWD", "OLDPWD")
@@ -81,7 +82,7 @@ def take_down(job: dict[str, Any]) -> None:
     argv = ["/bin/bash", "-l", "-c", script, "teardown", *lines]
     env = {**_node_env(), **job["env"]}
     ended = _run(argv, env, job["cwd"], log, TEARDOWN_S, ())
-    if ended:
+    if ended != ENDED_WELL:
         with open(log, "a", encoding="utf-8") as stream:
             stream.write("slurm_teardown %s\n" % ended)
 
@@ -128,7 +129,7 @@ def _run(
     limit_s: float,
     handles: tuple[int, ...],
 ) -> str:
-    """Run a program with its output added to `log`; say how it ended, unless well."""
+    """Run a program with its output added to `log`; say how it ended."""
     cwd = cwd if os.path.isdir(cwd) else env.get("HOME", "/")
     with open(log, "ab") as stream:
         process = subprocess.Popen(

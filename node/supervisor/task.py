@@ -82,7 +82,7 @@ class Task:
             run, mine, self.nodes = orders.read(self.folder, self.rank)
         if int(os.environ.get("SLURM_STEP_NUM_NODES", self.nodes)) != self.nodes:
             raise ProgramError(
-                "Slurm started %s tasks of a run of %d nodes"
+                "Slurm started this step on %s nodes, but the run needs %d; start it again"
                 % (os.environ["SLURM_STEP_NUM_NODES"], self.nodes)
             )
         self.job = job_of(run, mine, spec)
@@ -116,7 +116,7 @@ class Task:
         if TERMINATED:
             return {"ended_by": EndedBy.STOP, "message": TERMED}
         if os.getppid() != self.parent:
-            return {"ended_by": EndedBy.ERROR, "message": "slurmstepd, which started it, is gone"}
+            return {"ended_by": EndedBy.ERROR, "message": "slurmstepd, which started it, has ended"}
         now = time.monotonic()
         pause_s = self.suspension.pause_s(now)
         if pause_s:
@@ -289,7 +289,7 @@ def prepare(part: Task) -> None:
         if part.notes:
             write(os.path.join(job["dir"], PREPARED), part.prepared())
     except FileExistsError:  # its records are the other's: nothing is written there
-        raise ProgramError("this node's part began before, in %s" % job["dir"])
+        raise ProgramError("%s exists: this node's part of the run began before" % job["dir"])
     except OSError as error:
         raise RefusedError(Cause.IO_ERROR, "cannot prepare %s: %s" % (job["dir"], error.strerror))
 
@@ -322,7 +322,8 @@ def meet(part: Task) -> dict[str, Any] | None:
         early = part.asked()
         if early is None and time.monotonic() > until:
             late = ", ".join(part.roster.absent()[:4]) or "0"
-            message = "node rank %s did not come within %g s" % (late, part.spec["patience_s"])
+            message = "node rank %s did not start within %g s; see the output of its Slurm job"
+            message %= (late, part.spec["patience_s"])
             return {"ended_by": EndedBy.REFUSED, "cause": Cause.LAUNCH_ERROR, "message": message}
         if early is not None:
             return early

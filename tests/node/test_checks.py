@@ -97,7 +97,7 @@ def test_why_a_report_failed_is_what_was_raised() -> None:
             "2.0",
             None,
             False,
-            ["torch is a build without CUDA, and the nodes train on CUDA"],
+            ["torch is a build without CUDA, and the nodes train on CUDA; run setup again"],
         ),
     ],
 )

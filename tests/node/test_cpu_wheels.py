@@ -53,7 +53,7 @@ def test_the_small_build_is_found(tmp_path: Path, index: list[str]) -> None:
 def test_the_large_one_takes_a_yes(tmp_path: Path, index: list[str]) -> None:
     with pytest.raises(EnvError) as caught:
         asked(tmp_path, index, NOBODY)
-    for words in ("3 GB to download and 4.8 GB", "python_env_find_links", "setup --yes"):
+    for words in ("3 GB to download, 4.8 GB", "python_env_find_links", "setup --yes"):
         assert words in str(caught.value)
     assert asked(tmp_path, index, NOBODY, cuda_accepted=True) == []
 

@@ -105,7 +105,9 @@ def test_a_build_is_done_again_for_another_source_torch_or_version() -> None:
 
     assert of(built(), there) == []
     assert of(built(digest="x"), there) == ["apex has another source, patch or build than the pin"]
-    assert of(built(torch="1.9"), there) == ["apex was built with torch 1.9, not 2.1+cpu"]
+    assert of(built(torch="1.9"), there) == [
+        "apex was built with torch 1.9, not with torch 2.1+cpu"
+    ]
     by_hand = {**there, **packages(apex="0.2")}
     assert of(built(), by_hand) == ["apex is 0.2, not 0.1 as it was installed"]
     assert of({}, there) == ["apex is not there"]
@@ -179,7 +181,7 @@ def test_failures_are_one_sentence_where_the_reason_is_known() -> None:
     said = failure("torch", full, "/nowhere/logs/torch.log")  # a folder that is not there yet
     assert re.fullmatch(
         r"the disk is full \(/ has [\d.]+ \w+ of [\d.]+ [GT]iB free(, \S+ has .* free)?\)"
-        r" while installing torch; free some space and run setup again",
+        r" during step torch; free some space and run setup again",
         said,
     )
     absent = "ERROR: Could not find a version\nERROR: No matching distribution found for a==9"

@@ -131,7 +131,7 @@ def test_a_field_that_an_old_driver_does_not_know_is_left_out() -> None:
         (
             {"/proc/driver/nvidia/version": "NVIDIA UNIX x86_64 Kernel Module  1.2  Wed"},
             {},
-            "the driver is loaded, and there is no nvidia-smi",
+            "the NVIDIA driver is loaded, but nvidia-smi is not installed",
         ),
         (
             {},
@@ -141,7 +141,8 @@ def test_a_field_that_an_old_driver_does_not_know_is_left_out() -> None:
         (
             {"/proc/driver/nvidia/version": "NVIDIA UNIX x86_64 Kernel Module  580.1  Wed"},
             {"nvidia-smi": (0, H200.format(n=0))},
-            "kernel module 580.1, and nvidia-smi says 580.159.04",
+            "the loaded NVIDIA kernel module is 580.1, but nvidia-smi reports 580.159.04;"
+            " restart the node",
         ),
         ({}, {"nvidia-smi": (124, "nvidia-smi gave no answer within 30 s")}, "within 30 s"),
     ],

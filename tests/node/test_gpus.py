@@ -52,5 +52,6 @@ def test_words_of_a_sick_driver_are_no_rows() -> None:
 
 def test_memory_of_an_unseen_process_shows() -> None:
     gpus = [["0", "GPU-aa", "70000", "143771"]]
-    words = "GPU 0 has 70000 of 143771 MiB in use by somebody not seen here; wait for it"
+    words = "GPU 0 has 70000 of 143771 MiB in use by a process that nvidia-smi does not list"
+    words += ", perhaps in a container; end it, or wait for it"
     assert fault(["0"], [], gpus) == ("device_busy", words)

@@ -123,7 +123,7 @@ def test_shared_memory_without_room_names_who_has_it() -> None:
         " pid 4711 (python3) of alice, 3 days old has 40 MiB in deleted files; end it;"
         " torch_9_9_0 has 20 MiB, of bob, 3 days old; remove it where nobody uses it"
     )
-    assert "nobody seen here has it" in (shm_refusal(disk, [], who) or "")
+    assert "no process seen here uses it" in (shm_refusal(disk, [], who) or "")
     assert shm_refusal(Disk(64 * MIB, 16 * MIB), [left], who) is None
     assert shm_note(disk, [left], who) == (
         "/dev/shm holds 20 MiB that dead processes left:"

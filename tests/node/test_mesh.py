@@ -127,7 +127,7 @@ def test_another_private_key_than_the_one_let_in_is_refused(
     assert mesh.put({**spec, "key": made["key"], "private": private}) == made
     with pytest.raises(ProgramError, match="is not the private key that the other nodes let in"):
         mesh.put({**spec, "key": KEY, "private": private})
-    with pytest.raises(ProgramError, match="more than 20000"):
+    with pytest.raises(ProgramError, match="at most 20000"):
         mesh.put({**spec, "key": KEY, "private": "x" * 20_001})
 
 

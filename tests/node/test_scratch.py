@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_had_is_refused(make: Make, above: Path) -> None
     first = make(SLEEP).start()
     answer = make("true", scratch=str(folder(first))).prepare()
     assert answer["refused"] == "node_busy"
-    assert "another run, or another user, has it" in answer["message"]
+    assert "wait for the run that uses it, or remove it" in answer["message"]
     (above.parent / "file").write_text("x")
     nowhere = make("true", scratch=str(above.parent / "file" / "trainbench-run-x")).prepare()
     assert nowhere["refused"] == "io_error"
@@ -116,7 +116,7 @@ def test_a_requeued_job_waits_for_what_its_earlier_start_brings_home(
     path = tmp_path / "trainbench-run-1"
     path.mkdir(0o700)
     job = {"scratch": str(path)}
-    with pytest.raises(RefusedError, match="exists: another run"):
+    with pytest.raises(RefusedError, match="exists: wait for the run"):
         scratch.make(job)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     gone = threading.Timer(0.5, path.rmdir)

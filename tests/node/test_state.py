@@ -109,7 +109,7 @@ def test_each_kind_of_difference_is_named() -> None:
         "package b: 1, not 2",
         "package d: half-configured",
         "package c: not held",
-        "file /x: edited",
+        "file /x: differs from what setup writes",
         "file /y: mode 0644, not 0600",
         "service t: missing",
         "service u: stopped",

@@ -504,13 +504,13 @@ def test_what_is_missing_is_refused_by_name(make: Make, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("1234")
     for more, cause, words in (
-        ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed; put it"),
+        ({"argv": ["/no/python3"]}, "missing", "/no/python3 cannot be executed; copy it"),
         ({"argv": [str(plain)]}, "missing", f"{plain} cannot be executed; run setup again"),
         ({"argv": ["no-python"]}, "missing", "no-python is not on this node's PATH"),
         ({"argv": ["./plain"], "cwd": str(tmp_path)}, "missing", f"{plain} cannot be executed"),
         ({"cwd": "/no/folder"}, "missing", "working directory /no/folder does not exist"),
         ({"requires": {"/no/train.py": None}}, "missing", "/no/train.py is missing"),
-        ({"requires": {str(plain): 5}}, "changed", "has 4 bytes where 5 were recorded"),
+        ({"requires": {str(plain): 5}}, "changed", "has 4 bytes, not 5 as setup recorded"),
     ):
         run = make(**more)
         answer = run.prepare()

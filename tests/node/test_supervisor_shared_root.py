@@ -67,7 +67,7 @@ def test_a_root_that_is_shared_and_not_said_to_be_is_refused(tmp_path: Path) -> 
     answer = OnTheOther(runs, "true", run_id="c/cell/r1a1").prepare()
     assert answer["refused"] == "shared_root"
     assert answer["message"] == (
-        f"{first.dir} is of {HERE}, too; nodes that share cluster_root need"
+        f"{first.dir} is also a folder of {HERE}; nodes that share cluster_root need"
         " cluster_root_shared: true in the inventory"
     )
     first.clean()

@@ -127,7 +127,7 @@ def test_other_numbers_of_tasks_than_of_nodes_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", "3")
-    with pytest.raises(ProgramError, match="Slurm started 3 tasks of a run of 2 nodes"):
+    with pytest.raises(ProgramError, match="on 3 nodes, but the run needs 2; start it again"):
         task.Task(spec(run_folder(tmp_path / "attempt1")))
 
 

@@ -204,11 +204,11 @@ def test_driver_and_containers_break_are_repaired_and_follow_their_pins(site: Si
     named = {
         "nvidia_driver": (
             "package libnvidia-compute-535: not held",
-            f"file {NOUVEAU}: edited",
+            f"file {NOUVEAU}: differs from what setup writes",
             "service nvidia-fabricmanager: stopped",
         ),
         "container_runtime": (
-            "file /etc/docker/daemon.json: edited",
+            "file /etc/docker/daemon.json: differs from what setup writes",
             "service docker: not enabled",
         ),
     }
@@ -331,8 +331,8 @@ def test_base_with_the_distributions_own_packages(site: SiteFactory) -> None:
     found = here.verify("base")
     assert [found.recap[f"node{n}"]["failed"] for n in (1, 2, 3)] == [0, 1, 0], found.out
     assert (
-        f"package numactl: not installed; file {LIMITS}: edited; "
-        "file /etc/chrony/chrony.conf: edited; service chrony: stopped"
+        f"package numactl: not installed; file {LIMITS}: differs from what setup writes; "
+        "file /etc/chrony/chrony.conf: differs from what setup writes; service chrony: stopped"
     ) in " ".join(found.out.split()), found.out
     mended = here.run("base.yml")
     assert mended.rc == 0, mended.out

@@ -43,10 +43,10 @@ BREAK = {
     "dataset": f"truncate -s -10 {DATA}",
 }
 NAMED = {
-    "base": ("package numactl: not installed", f"file {LIMITS}: edited"),
+    "base": ("package numactl: not installed", f"file {LIMITS}: differs from what setup writes"),
     "nvidia_driver": ("service nvidia-fabricmanager: stopped",),
     "cuda": ("nvcc of CUDA 11.3",),
-    "container_runtime": ("file /etc/docker/daemon.json: edited",),
+    "container_runtime": ("file /etc/docker/daemon.json: differs from what setup writes",),
     "torch_gpt": ("numpy", "train.py"),
     "ssh_mesh": ("/root/.ssh/trainbench/id_ed25519 is missing",),
     "dataset": (f"{DATA} has",),

@@ -92,7 +92,7 @@ def test_the_inventory_to_copy_is_read() -> None:
         ),
         (
             {"slurm_setup": ["if true", "a\nb"]},
-            "slurm_setup of login[1] is 'a\\nb'; it has a control character",
+            "slurm_setup of login[1] is 'a\\nb'; control characters are not allowed",
         ),
         (
             {"slurm_options": ["--array=1-4"]},
