@@ -34,7 +34,7 @@ def to_html(
 ) -> str:
     """Write the whole page of a campaign, which may have no cells.
 
-    `live` says how far a campaign is that runs: the page then loads itself again every 10 seconds.
+    `live` says how far a campaign is that runs: the page then reloads every 10 seconds.
     `home` is the first page of the site that it belongs to, `notices` are what readers there should
     know.
     Without `side_by_side` curves are in the rows' details only.

@@ -144,7 +144,7 @@ def test_a_page_has_whole_logs_up_to_a_size(
     assert page("--logs", "0").count("<template ") == 0
     tiny = page("--logs", "0.0001")
     assert tiny.count("<template ") == 0
-    assert tiny.count("Not in this page, for want of room") == 1
+    assert tiny.count("Logs that did not fit into this page") == 1
     for words in (["--logs", "-1", "--format", "html"], ["--logs", "much", "--format", "html"]):
         with pytest.raises(SystemExit):
             main(["collect", *words])

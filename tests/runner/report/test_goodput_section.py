@@ -27,6 +27,6 @@ def test_energy_lost_has_its_joules_or_its_reason() -> None:
     assert "Recovery restart (83.0 % ± 4.4) and spare (83.0 % ± 4.4) have the same goodput" in text
 
 
-def test_a_prediction_has_what_chance_makes_of_it() -> None:
+def test_a_prediction_says_what_its_interval_is() -> None:
     text = words(faulted("a", "restart", (2.0, 2.1)))
-    assert "± what chance makes of the mean of as many runs (95 %)" in text
+    assert "± the 95 % range that chance alone gives the mean of that many runs" in text

@@ -29,7 +29,7 @@ def test_it_says_how_far_the_campaign_is_until_the_last_one(
     while not target.exists() and time.monotonic() < end:
         time.sleep(0.05)
     text = target.read_text()
-    assert "1 of 2 runs This page loads itself again" in text
+    assert "1 of 2 runs This page reloads" in text
     assert 'http-equiv="refresh"' in text
     page.finish()
     text = target.read_text()
