@@ -162,7 +162,7 @@ def cuda_comes_breaks_is_repaired_and_goes(here: Site) -> None:
     assert found.recap["node2"]["failed"] == 1, found.out
     assert (
         f"package libcudnn8: not installed; package libnccl2: not held; file {SOURCES}: mode 0600, "
-        "not 0644; nvcc of CUDA 11.3: /usr/local/cuda-11.3/bin/nvcc is not there"
+        "not 0644; nvcc of CUDA 11.3: /usr/local/cuda-11.3/bin/nvcc is not installed"
     ) in " ".join(found.out.split()), found.out
     mended = here.run("gpu.yml")
     assert mended.rc == 0, mended.out
