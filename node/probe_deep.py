@@ -14,6 +14,7 @@ prints a line; both files are in the run's folder. Lines are as there, and
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import time
@@ -136,7 +137,9 @@ def collectives(process: Any, say: Any) -> None:
             count = size // 4 // process.size * process.size
             data, out = (torch.ones(count, device=process.device) for _ in range(2))
             try:
-                seconds_each = _call_seconds(process, f"{test}/{size}", call, data, out)
+                seconds_each = _call_seconds(
+                    process, f"{test}/{size}", functools.partial(call, data, out)
+                )
             except RuntimeError as error:  # a backend that does not have it
                 if process.rank == 0:
                     say(test=test, error=str(error).strip().splitlines()[0][:300], node=0)
@@ -149,20 +152,12 @@ def collectives(process: Any, say: Any) -> None:
                 say(test=test, scope=test, nodes=nodes, bytes=size, samples=samples, **{"try": 1})
 
 
-def _call_seconds(process: Any, name: str, call: Any, data: Any, out: Any) -> list[float]:
+def _call_seconds(process: Any, name: str, work: Any) -> list[float]:
     """Return the seconds of a collective, PARTS times over about `seconds` in all."""
-
-    def timed(times: int) -> float:
-        began = time.perf_counter()
-        for _ in range(times):
-            call(data, out)
-        process.wait()
-        return (time.perf_counter() - began) / times
-
-    timed(1)
-    times = max(1, round(process.seconds / PARTS / max(timed(1), 1e-6)))
+    process.timed(work, 1)
+    times = max(1, round(process.seconds / PARTS / max(process.timed(work, 1), 1e-6)))
     times = process.agree(f"times/{name}", times, process.rank == 0)
-    return [timed(times) for _ in range(PARTS)]
+    return [process.timed(work, times) / times for _ in range(PARTS)]
 
 
 # --- storage ----------------------------------------------------------------------------------
