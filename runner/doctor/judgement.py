@@ -163,9 +163,10 @@ def judge_probe(
         tests += ["node"] * (devices_per_node > 1) + ["all"] * (len(hosts) > 1)
         tests += ["pair"] * (len(hosts) > 2)
         tests += ["pair_small", "pair_delivered"] * (len(hosts) > 2 and small)
+    impossible = {"copies"} if device == "cpu" else set()
+    impossible |= {"collectives"} if len(hosts) * devices_per_node == 1 else set()
     for check in checks:
-        if check != "copies" or device != "cpu":
-            tests += DEEP_TESTS.get(check, ()) if check != "collectives" or len(hosts) > 1 else ()
+        tests += DEEP_TESTS.get(check, ()) if check not in impossible else ()
     objects = list(objects)
     collected, errors = _collect(objects, hosts)
     rows: list[ProbeResult] = []

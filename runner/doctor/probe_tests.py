@@ -19,9 +19,9 @@ TESTS: Mapping[str, tuple[str, str]] = {
     "sustained": ("matrix product, sustained", "TFLOP/s"),
     "to_device": ("copy from host to device", "GB/s"),
     "from_device": ("copy from device to host", "GB/s"),
-    "all_gather": ("all-gather between all nodes", "GB/s bus"),
-    "all_to_all": ("all-to-all between all nodes", "GB/s bus"),
-    "send_receive": ("send and receive around all nodes", "GB/s"),
+    "all_gather": ("all-gather of all devices", "GB/s bus"),
+    "all_to_all": ("all-to-all of all devices", "GB/s bus"),
+    "send_receive": ("send and receive around all devices", "GB/s"),
     "storage_write": ("write and sync", "MB/s"),
     "storage_read": ("read", "MB/s"),
     "storage_sync": ("sync of 4 KiB", "1/s"),
@@ -52,10 +52,11 @@ ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"
 AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
-# A disk's speed depends on what it holds, and a message's time on what else the kernel does.
+# A disk's speed depends on what it holds, and a message's time on what else the kernel does. Copies
+# use the host's memory: within five minutes, 47.7 to 55.3 GB/s of one H200 in a virtual machine.
 FLOORS: Mapping[str, float] = {
     **{"devices": 0.05, "cpu": 0.20, "network": 0.10},
-    **{"small": 0.50, "storage": 0.50, "copies": 0.10, "delivered": 0.01},
+    **{"small": 0.50, "storage": 0.50, "copies": 0.20, "delivered": 0.01},
 }
 
 

@@ -57,8 +57,8 @@ class Archives:
         if what < 0.5:
             return mutated(self.export, chance)
         if what < 0.7:
-            return gzip.compress(mutated(self.plain, chance), 1)
-        return gzip.compress(members(chance), 1)
+            return gzip.compress(mutated(self.plain, chance), 1, mtime=0)
+        return gzip.compress(members(chance), 1, mtime=0)
 
     def judge(self, data: bytes, folder: Path) -> None:
         """`collect` reads it."""

@@ -55,7 +55,7 @@ def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
     variables = {
         "cluster_root": str(stand_in_root),
         "cluster_devices_per_node": 2,
-        "cluster_lost_contact_s": 4,
+        "cluster_lost_contact_s": 10,  # a busy machine takes seconds to pack 60 MiB
         "cluster_systems": ["torch_gpt"],
         "setup_privileged": False,
     }
@@ -147,7 +147,7 @@ def play(tmp_path: Path, group: Group, root: Path, ways: Iterable[str], timeout:
 
 
 def test_a_dozen_ways_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_root: Path) -> None:
-    play(tmp_path, group, stand_in_root, CHOSEN, timeout=240)
+    play(tmp_path, group, stand_in_root, CHOSEN, timeout=360)
 
 
 @pytest.mark.slow

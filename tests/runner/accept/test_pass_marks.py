@@ -66,10 +66,10 @@ def test_a_slow_figure_that_is_unsteady_as_well_is_slow() -> None:
     assert low(lost_packets, [0.02, 0.02, 0.02, 0.9], 0.1) == [3]
 
 
-def state(value: float, device: int | None = 0, **options: object) -> AcceptState:
-    figure = {"nodes": ["n1"], "device": device, "value": value, "noise": 0.01, "slow": False}
-    test = {"test": "memory", "figures": [figure]}
-    return AcceptState(1.0, options, stages=(StageReport("devices", 1.0, 1.0, tests=(test,)),))
+def state(value: float, test: str = "memory", **options: object) -> AcceptState:
+    figure = {"nodes": ["n1"], "device": 0, "value": value, "noise": 0.01, "slow": False}
+    result = {"test": test, "figures": [figure]}
+    return AcceptState(1.0, options, stages=(StageReport("devices", 1.0, 1.0, tests=(result,)),))
 
 
 def test_a_disk_forty_times_slower_is_found_whatever_the_noise_of_the_others() -> None:
@@ -104,6 +104,13 @@ def test_what_became_slower_since_an_earlier_acceptance_is_a_fault() -> None:
     assert "in earlier acceptances 20.2" in fault.words
     assert against_earlier(state(19.0), [state(20.0)]) == []
     assert against_earlier(state(10.0), [state(20.0, quick=True)]) == []  # no measure
+
+
+def test_copies_may_differ_from_earlier_ones_as_those_of_a_healthy_gpu_do() -> None:
+    """As two acceptances of an H200 had them, five minutes apart; half is a link of half width."""
+    before = [state(54.7, "to_device", device="cuda")]
+    assert against_earlier(state(47.7, "to_device", device="cuda"), before) == []
+    assert against_earlier(state(27.3, "to_device", device="cuda"), before) != []
 
 
 def test_a_device_that_slowed_down_and_stays_slow_is_found() -> None:

@@ -332,3 +332,13 @@ def test_a_check_whose_tests_are_all_left_out_is_not_made() -> None:
     assert needed_checks(checks, ["all_gather", "all_to_all"]) == checks
     assert needed_checks(checks, COLLECTIVES) == ["network"]
     assert needed_checks(["devices", "products"], ["sustained"]) == ["devices", "products"]
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(1, 2), (2, 1)])
+def test_collectives_are_judged_wherever_there_are_two_devices(nodes: int, each: int) -> None:
+    line = {"nodes": list(range(nodes)), "try": 1, "samples": around(280)}
+    said: list[Line] = [{"test": test, "scope": test, **line} for test in COLLECTIVES]
+    found = judged(said, nodes, each, checks=["collectives"])
+    assert [row.test for row in found.rows] == [*COLLECTIVES]
+    assert all(row.figures for row in found.rows)
+    assert judged([], 1, 1, checks=["collectives"]).rows == ()
