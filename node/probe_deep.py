@@ -6,6 +6,8 @@ prints a line; both files are in the run's folder. Lines are as there, and
     {"test": "correct", "node": 0, "local": 1, "checked": 900, "wrong": 0, "digest": "3f.."}
     {"test": "sustained", ...}                    TFLOP/s, in equal parts of the time, first to last
     {"test": "to_device", ...} {"test": "from_device", ...}                               GB/s
+    {"test": "all_reduce", "scope": "switch", "nodes": [0, 1], ...}                   GB/s bus
+    {"test": "nccl_tests", "scope": "nccl_tests", "nodes": [0], "wrong": 0, ...}      GB/s bus
     {"test": "all_gather", "scope": "all_gather", "nodes": [...], "bytes": n, ...}        GB/s bus
     {"test": "storage_write", ...} {"test": "storage_read", ...}                          MB/s
     {"test": "storage_sync", ...} {"test": "storage_files", ...}                          1/s
@@ -16,7 +18,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +32,9 @@ LEAST_MIB = 64  # less than that says nothing of a disk
 PART_S = 10.0  # of a sample on a slow disk
 KEPT_FREE = 0.10  # of a file system
 PCI = "/sys/bus/pci/devices"
+ALL_REDUCE = "all_reduce_perf"  # of nccl-tests and rccl-tests
+TEST_FOLDERS = ("/opt/nccl-tests/build", "/opt/rccl-tests/build")
+NCCL_TESTS_S = 50.0  # before the probe counts as stalled
 SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "wekafs", "9p", "fuse.", "daos")
 
 
@@ -187,6 +195,93 @@ def _call_seconds(process: Any, name: str, work: Any) -> list[float]:
     times = max(1, round(process.seconds / PARTS / max(process.timed(work, 1), 1e-6)))
     times = process.agree(f"times/{name}", times, process.rank == 0)
     return [process.timed(work, times) / times for _ in range(PARTS)]
+
+
+def switches(process: Any, say: Any) -> None:
+    """All-reduce between the nodes of each leaf switch, all at once, where switches are known.
+
+    The inventory names a node's (cluster_switch), or Slurm does.
+    """
+    if not process.local:
+        process.store.set(f"switch/{process.node}", process.spec["switch"])
+    names = None
+    if process.rank == 0:
+        names = [process.store.get(f"switch/{node}").decode() for node in range(process.nodes)]
+    groups = same_switch(process.agree("switches", names, process.rank == 0))
+    if not groups:
+        return
+    process.begin("all-reduce between the nodes of each switch")
+    size = process.fitting(None, "switch")
+    devices = range(process.per_node)
+    ranks = [
+        [node * process.per_node + local for node in nodes for local in devices] for nodes in groups
+    ]
+    # All groups first: making one takes every process.
+    communicators = [process.group(members) for members in ranks]
+    for number, nodes in enumerate(groups):
+        if process.node in nodes:
+            process.all_reduce(communicators[number], nodes, "switch", size, f"switch/{number}")
+    process.meet("switches end")
+    for communicator in communicators:
+        process.leave(communicator)
+
+
+def same_switch(names: list[str]) -> list[list[int]]:
+    """The nodes of each switch, of each as many, so that their figures can be compared.
+
+    `names` has the switch of each node; "" is unknown. Empty unless two switches have two nodes.
+    """
+    by_name: dict[str, list[int]] = {}
+    for node, name in enumerate(names):
+        if name:
+            by_name.setdefault(name, []).append(node)
+    counts = sorted(len(nodes) for nodes in by_name.values() if len(nodes) > 1)
+    usual = counts[(len(counts) - 1) // 2] if counts else 0
+    groups = [nodes[:usual] for nodes in by_name.values() if len(nodes) >= usual]
+    return groups if usual and len(groups) > 1 else []
+
+
+def nccl_tests(process: Any, say: Any) -> None:
+    """All-reduce within each node by nccl-tests or rccl-tests, where a node has them.
+
+    One process of it drives all devices of the node, while the probe's own wait.
+    """
+    if process.per_node == 1:
+        return
+    folders = [os.environ.get("PATH", ""), os.environ.get("NCCL_TESTS_HOME", ""), *TEST_FOLDERS]
+    program = shutil.which(ALL_REDUCE, path=os.pathsep.join(filter(None, folders)))
+    process.begin("nccl-tests within each node")
+    if program and not process.local:
+        say(test="nccl_tests", node=process.node, **_nccl_tests(program, process))
+    process.meet("nccl-tests end")
+
+
+def _nccl_tests(program: str, process: Any) -> dict[str, Any]:
+    """Return both bus bandwidths of one size, in GB/s, and wrong elements; else the error."""
+    size = ["-b", "512M", "-e", "512M"]
+    argv = [program, *size, "-g", str(process.per_node), "-n", "20", "-w", "5", "-c", "1"]
+    try:
+        ended = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=NCCL_TESTS_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"error": f"{program}: {error}"[:300]}
+    printed = ended.stdout.decode("utf-8", "replace").splitlines()
+    row_of = importlib.import_module("nccl_tests").row
+    row = next(filter(None, map(row_of, printed)), None)
+    if ended.returncode or row is None:
+        printed += ended.stderr.decode("utf-8", "replace").splitlines()
+        last_line = next(filter(None, map(str.strip, reversed(printed))), "it printed nothing")
+        return {"error": f"{program} ended with code {ended.returncode}: {last_line}"[:300]}
+    ways = row["out_of_place"], row["in_place"]
+    return {
+        "scope": "nccl_tests",
+        "nodes": [process.node],
+        "bytes": row["bytes"],
+        "samples": [way["bus_gb_per_s"] for way in ways],
+        "wrong": int(sum(way["wrong"] or 0 for way in ways)),
+        "try": 1,
+    }
 
 
 # --- storage ----------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 MASTER_ADDR = "{master_addr}"
 MASTER_PORT = "{master_port}"
+NODE_SWITCH = "{node_switch}"  # the switches above this node, if Slurm knows them
 # Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one.
 PORTS = range(20_000, 30_000)
-WORD = re.compile(r"\{(?:master_addr|master_port|node_addr_(\d+))\}")
+WORD = re.compile(r"\{(?:master_addr|master_port|node_switch|node_addr_(\d+))\}")
 
 
 def node_addr(rank: int) -> str:
@@ -42,6 +43,8 @@ def filled(value: Any, placement: dict[str, Any]) -> Any:
 
 def word(match: re.Match[str], placement: dict[str, Any]) -> str:
     """Return what stands for one word."""
-    if match[0] == "{master_port}":
+    if match[0] == MASTER_PORT:
         return str(placement["port"])
+    if match[0] == NODE_SWITCH:
+        return str(placement.get("switch_here", ""))
     return str(placement["address"][int(match[1] or 0)])

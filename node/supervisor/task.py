@@ -334,6 +334,7 @@ def meet(part: Task) -> dict[str, Any] | None:
 def begin(part: Task, placement: dict[str, Any]) -> None:
     """Fill in what only the job knows, and write down what runs."""
     job = part.job
+    placement = {**placement, "switch_here": switches.switch_here()}
     for key in ("argv", "env", "after", "processes"):
         job[key] = filled(job[key], placement)
     for name, text in job["files"].items():

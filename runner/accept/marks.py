@@ -17,7 +17,7 @@ from runner.accept.acceptance import AcceptState, NodeFault
 from runner.accept.remedies import remedy
 from runner.base.errors import UserError
 from runner.doctor.probe_tests import TESTS, floor_of
-from runner.doctor.slow_figures import rounded
+from runner.doctor.slow_figures import location, rounded
 from runner.figures.outliers import is_low
 from runner.matrix.dialect import read_file, read_yaml
 
@@ -47,9 +47,8 @@ def figures_of(state: AcceptState) -> Iterator[tuple[str, str, Mapping[str, Any]
         for test in report.tests:
             for figure in test["figures"]:
                 size = f" on {test['nodes']} nodes" if "nodes" in test else ""
-                where = " with ".join(figure["nodes"])
-                device = "" if figure["device"] is None else f" device {figure['device']}"
-                yield report.stage, f"{test['test']}{size}", figure, f"{where}{device}"
+                where = location(figure["nodes"], figure["device"])
+                yield report.stage, f"{test['test']}{size}", figure, where
 
 
 def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) -> list[NodeFault]:

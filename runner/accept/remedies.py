@@ -13,6 +13,8 @@ REMEDIES = {
     "memory": "look at ECC errors, memory modules and what else runs there",
     "to_device": "look at PCIe width and generation, and at NUMA binding",
     "from_device": "look at PCIe width and generation, and at NUMA binding",
+    "switch": "look at the nodes' common switch (errors and load of its ports)",
+    "nccl_tests": "look at the links between its devices: nvidia-smi nvlink -s, dmesg (Xid)",
     "node": "look at the links between its devices: nvidia-smi topo -m, nvidia-smi nvlink -s",
     "pair": "look at the node's cable, port and switch: link speed, errors (ethtool -S, ibstat)",
     "pair_delivered": "look for lost packets: the node's cable and port (ethtool -S, ip -s link),"

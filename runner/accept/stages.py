@@ -3,12 +3,14 @@
 import time
 from dataclasses import replace
 
+from node.probe_deep import ALL_REDUCE
 from runner.accept.acceptance import NodeFault, StageReport
 from runner.accept.remedies import remedy
 from runner.accept.session import Session, Stages, unreachable
 from runner.accept.training import training
 from runner.doctor.answer import Answer
 from runner.doctor.items import SPOILS
+from runner.doctor.probe_tests import NCCL_TESTS, SWITCH
 
 
 def alike(session: Session) -> StageReport:
@@ -61,10 +63,19 @@ def devices(session: Session) -> StageReport:
 
 def links(session: Session) -> StageReport:
     """Measure links within nodes, between pairs and between all nodes."""
-    report = session.probe(["network", "collectives"], "links")
-    is_pair = len(session.hosts) == 2
-    reason = "a slow link of two nodes: there is no other to compare it with"
-    return replace(report, untested=(*report.untested, reason)) if is_pair else report
+    devices_each = min(node.devices for node in session.cluster.nodes)
+    on_gpus = session.cluster.device == "cuda" and devices_each > 1
+    checks = ["network", "switches", "collectives", *[NCCL_TESTS] * on_gpus]
+    report = session.probe(checks, "links")
+    tested = {row["test"] for row in report.tests}
+    untested = list(report.untested)
+    if len(session.hosts) == 2:
+        untested.append("a slow link of two nodes: there is no other to compare it with")
+    if len(session.hosts) > 3 and report.measured and SWITCH not in tested:
+        untested.append("nodes by switch: no cluster_switch in the inventory, none in Slurm")
+    if on_gpus and report.measured and NCCL_TESTS not in tested:
+        untested.append(f"nccl-tests: no node has {ALL_REDUCE} (docs/how-to/accept.md)")
+    return replace(report, untested=tuple(untested))
 
 
 def storage(session: Session) -> StageReport:

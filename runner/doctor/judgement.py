@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.base.text import counted
-from runner.doctor.probe_tests import CORRECT, DEEP_TESTS, DEVICE_TESTS, MATMUL, TESTS
+from runner.doctor.probe_tests import (
+    CORRECT,
+    DEEP_TESTS,
+    DEVICE_TESTS,
+    MATMUL,
+    NCCL_TESTS,
+    TESTS,
+    WHERE_POSSIBLE,
+)
 from runner.doctor.slow_figures import (
     Figure,
     ProbeResult,
@@ -171,7 +179,9 @@ def judge_probe(
     collected, errors = _collect(objects, hosts)
     rows: list[ProbeResult] = []
     verdicts, notes = wrong_products(objects, hosts) if "products" in checks else ([], [])
-    for test in (test for test in tests if test not in left_out):
+    verdicts += wrong_sums(objects, hosts)
+    absent = {*WHERE_POSSIBLE} - set(collected) - set(errors)
+    for test in (test for test in tests if test not in {*left_out, *absent}):
         figures = collected.get(test, ())
         silent = "" if figures else failed or "the probe printed no result"
         reason = errors.get(test) or silent
@@ -224,8 +234,9 @@ def wrong_products(
     objects: Sequence[Mapping[str, Any]], hosts: Sequence[str]
 ) -> tuple[list[SlowPart], list[str]]:
     """Find devices whose products are wrong, or are not the others'; and say what was checked."""
+    needed = {"digest", "wrong", "checked"}
     products = [
-        product for product in objects if product.get("test") == CORRECT and "digest" in product
+        product for product in objects if product.get("test") == CORRECT and needed <= set(product)
     ]
     digests = [product["digest"] for product in products]
     usual = max(digests, key=digests.count, default="")
@@ -249,3 +260,16 @@ def wrong_products(
         [f"{checked:,} products checked on {counted(len(products), 'device')}"] if products else []
     )
     return wrong, notes
+
+
+def wrong_sums(objects: Sequence[Mapping[str, Any]], hosts: Sequence[str]) -> list[SlowPart]:
+    """Find nodes on which nccl-tests found wrong elements."""
+    wrong = {
+        hosts[record["node"]]: record["wrong"]
+        for record in objects
+        if record.get("test") == NCCL_TESTS and record.get("wrong")
+    }
+    return [
+        SlowPart(CORRECT, (host,), f"{host}: nccl-tests found {counted(count, 'wrong element')}")
+        for host, count in wrong.items()
+    ]

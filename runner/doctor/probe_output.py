@@ -41,8 +41,12 @@ def lines(log: bytes) -> list[dict[str, Any]]:
 
 
 def of_node(objects: Iterable[Mapping[str, Any]], rank: int) -> list[Mapping[str, Any]]:
-    """Return the lines in which a node speaks of itself, alone or with others."""
-    return [record for record in objects if rank in record.get("nodes", [record.get("node", rank)])]
+    """Return the lines in which a node speaks of itself, alone or with others, with its rank."""
+    return [
+        {**record, "node": rank}
+        for record in objects
+        if rank in record.get("nodes", [record.get("node", rank)])
+    ]
 
 
 def step(objects: Sequence[Mapping[str, Any]]) -> str:

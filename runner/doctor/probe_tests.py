@@ -12,10 +12,12 @@ TESTS: Mapping[str, tuple[str, str]] = {
     "matmul_fp16": ("matrix product fp16", "TFLOP/s"),
     "memory": ("memory bandwidth", "GB/s"),
     "node": ("all-reduce within a node", "GB/s bus"),
+    "nccl_tests": ("nccl-tests' all-reduce within a node", "GB/s bus"),
     "all": ("all-reduce between all nodes", "GB/s bus"),
     "pair": ("all-reduce of pairs of nodes", "GB/s bus"),
     "pair_small": ("small messages of pairs", "1/s"),
     "pair_delivered": ("packets of pairs that need not be sent again", "%"),
+    "switch": ("all-reduce of the nodes of a switch", "GB/s bus"),
     "sustained": ("matrix product, sustained", "TFLOP/s"),
     "to_device": ("copy from host to device", "GB/s"),
     "from_device": ("copy from device to host", "GB/s"),
@@ -38,17 +40,26 @@ DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
     "cuda": ("matmul_fp32", "matmul_tf32", "matmul_bf16", "matmul_fp16", "memory"),
 }
 COLLECTIVES = ("all_gather", "all_to_all", "send_receive")
-NETWORK_TESTS = ("node", "all", "pair", *COLLECTIVES)
+NCCL_TESTS, SWITCH = "nccl_tests", "switch"
+# Tests without a result where a node has no such program, and where no switches are known.
+WHERE_POSSIBLE = (NCCL_TESTS, SWITCH)
+NETWORK_TESTS = ("node", "all", "pair", *WHERE_POSSIBLE, *COLLECTIVES)
 PAIRS = ("pair", "pair_small", "pair_delivered")
 # What a check of node/probe_deep.py gives; each of these is judged like one of doctor's.
 DEEP_TESTS: Mapping[str, tuple[str, ...]] = {
     "products": ("sustained",),
     "copies": ("to_device", "from_device"),
     "collectives": COLLECTIVES,
+    NCCL_TESTS: (NCCL_TESTS,),
+    "switches": (SWITCH,),
     "storage": ("storage_write", "storage_read", "storage_sync", "storage_files"),
 }
 # Tests of which what seems slow is measured again only by a second probe (`with_tries`).
-ONE_TRY = (*DEEP_TESTS["products"], *DEEP_TESTS["copies"], *DEEP_TESTS["storage"])
+ONE_TRY = tuple(
+    test
+    for check in ("products", "copies", NCCL_TESTS, "switches", "storage")
+    for test in DEEP_TESTS[check]
+)
 AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their samples at the same time
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
@@ -61,8 +72,9 @@ FLOORS: Mapping[str, float] = {
 
 
 def needed_checks(checks: Sequence[str], left_out: Collection[str]) -> list[str]:
-    """Return the checks without collectives and copies where all tests of these are left out."""
-    unneeded = [check for check in ("collectives", "copies") if {*DEEP_TESTS[check]} <= {*left_out}]
+    """Return the checks without those of which nothing is judged: all their tests are left out."""
+    optional = ("collectives", "copies", NCCL_TESTS, "switches")
+    unneeded = [check for check in optional if {*DEEP_TESTS[check]} <= {*left_out}]
     return [check for check in checks if check not in unneeded]
 
 

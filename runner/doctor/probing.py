@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from node.causes import Cause
-from node.supervisor.placeholders import MASTER_PORT
+from node.supervisor.placeholders import MASTER_PORT, NODE_SWITCH
 from runner import __version__
 from runner.base.paths import BASE_PATH, PROJECT, system_home
 from runner.base.suggested_commands import played
@@ -35,7 +35,7 @@ from runner.plan.make import port_of, run_folders
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun, Orders
 
-PROGRAMS = tuple(PROJECT / "node" / name for name in ("probe.py", "probe_deep.py"))
+PROGRAMS = tuple(PROJECT / "node" / name for name in ("probe.py", "probe_deep.py", "nccl_tests.py"))
 LOG_BYTES = 1 << 24  # of a probe's log that are read
 
 
@@ -101,6 +101,7 @@ def plan(
             "hosts": [node.host for node in nodes],
             "node": rank,
             "processes": processes,
+            "switch": NODE_SWITCH if cluster.engine.in_jobs else node.switch,
             "address": nodes[0].address,
             "port": MASTER_PORT if cluster.engine.in_jobs else port,
             "device": cluster.device,

@@ -26,6 +26,7 @@ from runner.figures.outliers import (
 )
 
 NOISY = "too noisy to tell"
+SHOWN = 4  # nodes of a group that are named
 TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
 
 
@@ -58,8 +59,18 @@ class Figure:
     @property
     def label(self) -> str:
         """`node3 device 4`, or `node1 with node2`."""
-        where = " with ".join(self.nodes)
-        return where if self.device is None else f"{where} device {self.device}"
+        return location(self.nodes, self.device)
+
+
+def location(nodes: Sequence[str], device: int | None) -> str:
+    """Name where a figure was measured, by few of many nodes.
+
+    >>> location(["node3"], 4), location(["a", "b", "c", "d", "e", "f"], None)
+    ('node3 device 4', 'a with b with c with d and 2 more')
+    """
+    where = " with ".join(nodes[:SHOWN])
+    where += f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    return where if device is None else f"{where} device {device}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from runner.base.suggest import nearest
 from runner.inventory import site_engine
 from runner.inventory.declared_pins import declared_pins
 from runner.inventory.engine_keys import nodes_of_jobs, read_engine
-from runner.inventory.key_rules import address_fault, quoted, root_fault, value_faults
+from runner.inventory.key_rules import MOST_NAME, address_fault, quoted, root_fault, value_faults
 from runner.inventory.listing import Unread, ansible_inventory
 from runner.inventory.missing_inventory import absent
 from runner.terms.cluster import CANN_HOME, DEVICES, LOST_CONTACT_S, Cluster, Node
@@ -43,6 +43,7 @@ KEYS: Mapping[str, str] = {
     " devices_per_node",
     "cluster_systems": "systems that setup installs",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
+    "cluster_switch": "name of the node's leaf switch; `accept` then compares switches",
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; of a"
     " secret (HF_TOKEN) only the name is recorded; it may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
@@ -288,6 +289,11 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
             f"{path}: cluster_devices_per_node of {host} is {quoted(devices)}; it must be a whole"
             f" number of at least 1, and at most {MOST_NODES}"
         )
+    switch = variables.get("cluster_switch") or ""
+    if not isinstance(switch, str) or len(switch) > MOST_NAME:
+        raise UserError(
+            f"{path}: cluster_switch of {host} is {quoted(switch)}; it must be the name of a switch"
+        )
     default = "127.0.0.1" if local else variables.get("ansible_host") or host
     return Node(
         host=host,
@@ -296,4 +302,5 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
         ),
         devices=devices,
         root=node_root(root),
+        switch=switch,
     )

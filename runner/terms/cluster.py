@@ -22,12 +22,16 @@ CANN_HOME = "/usr/local/Ascend/ascend-toolkit"  # as roles/npu/defaults has it
 
 @dataclass(frozen=True)
 class Node:
-    """One machine: its inventory name, its address for rendezvous, its devices, its root."""
+    """One machine: its inventory name, its address for rendezvous, its devices, its root.
+
+    `switch` names its leaf switch, where the inventory does; Slurm knows its own nodes'.
+    """
 
     host: str
     address: str
     devices: int
     root: PurePosixPath
+    switch: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""Processors beside a device. torch's answer is made up: no GPU is here, nor a second NUMA node."""
+"""Switches; and processors beside a device and nccl-tests, without a GPU or a second NUMA node.
+
+torch's answer is made up; a script in place of nccl-tests prints lines that it printed on two H200
+(docs/results/accept-on-h200.md has the real one).
+"""
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from node import probe_deep
+from node import nccl_tests, probe_deep
 
 
 def process_of(**facts: int) -> Any:
@@ -51,3 +56,64 @@ def test_memory_beside_a_device_is_allocated_on_usable_processors(
     with probe_deep.local_memory(None):
         assert os.sched_getaffinity(0) == (usable if elsewhere else {first})
     assert os.sched_getaffinity(0) == usable
+
+
+ROW = f"{1 << 29} {1 << 27} float sum -1 {{}} 344.9 344.9 {{}} 1556.7 344.8 344.8 0"
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (
+            f"echo '# nccl-tests'; echo '{ROW.format(1556.2, 0)}'",
+            {"samples": [344.9, 344.8], "wrong": 0},
+        ),
+        (f"echo '{ROW.format(1556.2, 7)}'", {"samples": [344.9, 344.8], "wrong": 7}),
+        (f"echo '{ROW.format(1556.2, 0)}'; exit 3", {"error": "ended with code 3"}),
+        ("echo libnccl.so.2 is missing >&2; exit 127", {"error": "libnccl.so.2 is missing"}),
+        ("exit 0", {"error": "it printed nothing"}),
+        ("exec sleep 60", {"error": "timed out"}),
+        (None, None),
+    ],
+)
+def test_nccl_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, told: dict[str, Any] | None
+) -> None:
+    if script is not None:
+        program = tmp_path / probe_deep.ALL_REDUCE
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("NCCL_TESTS_HOME", str(tmp_path))
+    monkeypatch.setattr(probe_deep, "NCCL_TESTS_S", 5.0 if script != "exec sleep 60" else 0.2)
+    monkeypatch.setitem(sys.modules, "nccl_tests", nccl_tests)  # beside it in the run's folder
+    lines: list[dict[str, Any]] = []
+    here = {"begin": lambda title: None, "meet": lambda name: None, "node": 3, "local": 0}
+    process: Any = SimpleNamespace(per_node=2, **here)
+    probe_deep.nccl_tests(process, lambda **line: lines.append(line))
+    if told is None:
+        assert lines == []
+        return
+    (line,) = lines
+    assert (line["test"], line["node"]) == ("nccl_tests", 3)
+    if "error" in told:
+        assert told["error"] in line["error"]
+    else:
+        assert line == {**line, **told, "nodes": [3], "bytes": 1 << 29}
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["a", "a", "b", "b"], [[0, 1], [2, 3]]),
+        (["a", "b", "a", "b", "", "c"], [[0, 2], [1, 3]]),
+        # As many of each: the figures of two nodes and of four are not comparable.
+        (["a", "a", "a", "b", "b"], [[0, 1], [3, 4]]),
+        (["a", "a", "a", "b", "b", "b", "c", "c"], [[0, 1, 2], [3, 4, 5]]),
+        (["a", "a", "a", "a"], []),
+        (["a", "b", "c", "d"], []),
+        (["", "", "", ""], []),
+        ([], []),
+    ],
+)
+def test_nodes_of_the_same_switch(names: list[str], groups: list[list[int]]) -> None:
+    assert probe_deep.same_switch(names) == groups

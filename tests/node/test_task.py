@@ -21,7 +21,7 @@ from node.answer import ProgramError
 from node.causes import Cause, EndedBy
 from node.supervisor import names, placeholders, rank0, slurm_environment, task
 from node.supervisor.answers import RefusedError
-from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, node_addr
+from node.supervisor.placeholders import MASTER_ADDR, MASTER_PORT, NODE_SWITCH, node_addr
 
 PLACEMENT = {"address": ["gpu7", "gpu9"], "port": 23456}
 
@@ -37,6 +37,8 @@ def test_words_of_a_plan_are_filled_in_as_data() -> None:
     assert placeholders.filled({"A": f"tcp://{MASTER_ADDR}:{MASTER_PORT}"}, PLACEMENT) == {
         "A": "tcp://gpu7:23456"
     }
+    assert placeholders.filled(NODE_SWITCH, {"switch_here": "top.leaf0"}) == "top.leaf0"
+    assert placeholders.filled(NODE_SWITCH, PLACEMENT) == ""
 
 
 @pytest.mark.parametrize("text", ["{master}", "{{ master_addr }}", "{node_addr_x}", '{"a": {}}'])

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.acceptance.bed import VARIABLES
 from tests.cluster.fixtures import Group, RealNodes
@@ -66,3 +67,20 @@ def test_killed_in_a_stage_it_goes_on(tmp_path: Path, group: Group) -> None:
     assert [one["stage"] for one in answer["stages"]] == ["alike", "storage"]
     tests = [one["test"] for one in answer["stages"][1]["tests"]]
     assert tests == ["storage_write", "storage_read", "storage_sync", "storage_files"]
+
+
+def test_the_nodes_of_two_switches_are_compared(tmp_path: Path, group: Group) -> None:
+    hosts = group.inventory / "hosts.yml"
+    content = yaml.safe_load(hosts.read_text())
+    nodes = content["all"]["children"]["nodes"]["hosts"]
+    for number, name in enumerate(nodes):
+        nodes[name] = {**(nodes[name] or {}), "cluster_switch": f"leaf{number % 2}"}
+    hosts.write_text(yaml.safe_dump(content))
+    words = [*argv(group, tmp_path, "links"), *("--format", "json")]
+    for test in ("pair", "all_gather", "all_to_all", "send_receive"):
+        words += ["--leave-out", test]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    (links,) = json.loads(ran.stdout)["stages"]
+    (row,) = [row for row in links["tests"] if row["test"] == "switch"]
+    measured = sorted(figure["nodes"] for figure in row["figures"])
+    assert measured == [["node1", "node3"], ["node2", "node4"]], ran.stdout

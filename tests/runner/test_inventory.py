@@ -147,6 +147,8 @@ def test_other_variables_are_neither_read_nor_judged() -> None:
             changed(cluster_env={"HF_TOKEN$(touch /tmp/x)": "x"}),
             ["'HF_TOKEN$(touch /tmp/x)' is not a variable's name"],
         ),
+        (changed(cluster_switch=7), ["cluster_switch of a is 7", "the name of a switch"]),
+        (changed(cluster_switch="s" * 300), ["cluster_switch of a is", "the name of a switch"]),
         (changed(cluster_device_memory_mib="80 GB"), ["is '80 GB'", "a number"]),
         (changed(npu_cann_home="~/Ascend"), ["npu_cann_home is '~/Ascend'", "absolute"]),
         (changed(npu_cann_home="{{ x }}/cann"), ["npu_cann_home of a is a template"]),

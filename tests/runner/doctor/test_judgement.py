@@ -342,3 +342,37 @@ def test_collectives_are_judged_wherever_there_are_two_devices(nodes: int, each:
     assert [row.test for row in found.rows] == [*COLLECTIVES]
     assert all(row.figures for row in found.rows)
     assert judged([], 1, 1, checks=["collectives"]).rows == ()
+
+
+def test_nccl_tests_are_judged_where_a_node_has_them() -> None:
+    line = {"test": "nccl_tests", "scope": "nccl_tests", "try": 1}
+    said = [
+        {**line, "node": node, "nodes": [node], "samples": [rate, rate], "wrong": wrong}
+        for node, (rate, wrong) in enumerate([(345.0, 0), (344.0, 0), (170.0, 0), (343.0, 7)])
+    ]
+    found = judged(said, checks=["nccl_tests"])
+    assert [slow.nodes for slow in found.slow] == [("node4",), ("node3",)]
+    assert found.slow[0].words == "node4: nccl-tests found 7 wrong elements"
+    assert judged([], checks=["nccl_tests"]).rows == ()
+    failed = judged([{**line, "node": 0, "error": "no libnccl.so.2"}], checks=["nccl_tests"])
+    assert [row.reason for row in failed.rows] == ["node1: no libnccl.so.2"]
+
+
+def test_a_node_speaks_as_no_other_node() -> None:
+    said = [{"test": "correct", "node": 9, "nodes": [1], "digest": "a"}, {"error": "x", "node": 0}]
+    own = probe_output.of_node(said, 1)
+    assert [line["node"] for line in own] == [1]
+    assert judged(list(map(dict, own)), checks=["products"]).slow == ()
+
+
+def test_the_switch_whose_nodes_are_slow_is_named_by_its_nodes() -> None:
+    line = {"test": "all_reduce", "scope": "switch", "try": 1}
+    groups = [([0, 1, 2, 3, 4, 5], 40.0), ([6, 7, 8, 9, 10, 11], 21.0)]
+    said = [{**line, "nodes": nodes, "samples": around(rate)} for nodes, rate in groups]
+    (slow,) = judged(said, 12, checks=["switches"]).slow
+    assert slow.nodes == tuple(f"node{number}" for number in range(7, 13))
+    assert slow.words == (
+        "node7 with node8 with node9 with node10 and 2 more: all-reduce of the nodes of a switch"
+        " 21 GB/s bus, 48% below 40"
+    )
+    assert judged([], 12, checks=["switches"]).rows == ()
