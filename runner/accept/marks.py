@@ -51,6 +51,11 @@ def figures_of(state: AcceptState) -> Iterator[tuple[str, str, Mapping[str, Any]
                 yield report.stage, f"{test['test']}{size}", figure, where
 
 
+def measured(test: str, figure: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what was measured: the test, and all of its nodes, of which a label names a few."""
+    return test, tuple(figure["nodes"]), figure["device"]
+
+
 def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) -> list[NodeFault]:
     """Return figures below what a person asks for."""
     faults = []
@@ -78,15 +83,15 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
         for state_before in earlier
         if dict(state_before.options) == dict(state.options)
     ][-KEPT:]
-    values: dict[tuple[str, str], list[float]] = {}
+    values: dict[tuple[object, ...], list[float]] = {}
     for state_before in alike:
-        for _, test, figure, where in figures_of(state_before):
+        for _, test, figure, _ in figures_of(state_before):
             if not figure["slow"]:
-                values.setdefault((test, where), []).append(figure["value"])
+                values.setdefault(measured(test, figure), []).append(figure["value"])
     count = len(values)
     faults = []
     for stage, test, figure, where in figures_of(state):
-        before = values.get((test, where))
+        before = values.get(measured(test, figure))
         if before is None or figure["slow"]:
             continue
         usual = statistics.median(before)

@@ -14,6 +14,7 @@ REMEDIES = {
     "to_device": "look at PCIe width and generation, and at NUMA binding",
     "from_device": "look at PCIe width and generation, and at NUMA binding",
     "switch": "look at the nodes' common switch (errors and load of its ports)",
+    "nccl_tests_wrong": "look at dmesg (Xid) and nvidia-smi nvlink -e; have its devices tested",
     "nccl_tests": "look at the links between its devices: nvidia-smi nvlink -s, dmesg (Xid)",
     "node": "look at the links between its devices: nvidia-smi topo -m, nvidia-smi nvlink -s",
     "pair": "look at the node's cable, port and switch: link speed, errors (ethtool -S, ibstat)",

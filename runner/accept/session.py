@@ -102,16 +102,17 @@ class Session:
         for again in range(MORE_TRIES):
             hidden = [row.test for row in judgement.rows if row.noisy]
             slow = [part.test for part in judgement.slow if part.test in ONE_TRY]
-            tests = list(dict.fromkeys(hidden or slow))
-            if not tests or judgement.failed or (hidden and judgement.slow):
+            slow += [row.test for row in judgement.rows if row.suspected]
+            tests = list(dict.fromkeys(slow or hidden))
+            if not tests or judgement.failed or (judgement.slow and not slow):
                 break
             needed = [check for check in checks if check in map(check_of, tests)]
             left_out = [test for test in TESTS if test not in tests]
-            longer = effort.seconds * (again + 2) if hidden else effort.seconds
+            longer = effort.seconds if slow else effort.seconds * (again + 2)
             effort_again = replace(effort, seconds=longer, left_out=tuple(left_out))
-            title_again = f"{title}, {'noisy' if hidden else 'slow'} tests again"
+            title_again = f"{title}, {'slow' if slow else 'noisy'} tests again"
             more = self._measured(needed, title_again, without, effort_again)
-            if hidden:
+            if not slow:
                 judgement = judgement.with_rows(more)
             elif not more.failed:
                 judgement = with_tries(judgement, more, tests, self.cluster.device)

@@ -1,6 +1,7 @@
 """The stages of an acceptance, in order of growing scale."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from node.probe_deep import ALL_REDUCE
@@ -8,9 +9,12 @@ from runner.accept.acceptance import NodeFault, StageReport
 from runner.accept.remedies import remedy
 from runner.accept.session import Session, Stages, unreachable
 from runner.accept.training import training
+from runner.base.text import listing
 from runner.doctor.answer import Answer
 from runner.doctor.items import SPOILS
 from runner.doctor.probe_tests import NCCL_TESTS, SWITCH
+
+HOSTS_SHOWN = 4
 
 
 def alike(session: Session) -> StageReport:
@@ -67,15 +71,32 @@ def links(session: Session) -> StageReport:
     on_gpus = session.cluster.device == "cuda" and devices_each > 1
     checks = ["network", "switches", "collectives", *[NCCL_TESTS] * on_gpus]
     report = session.probe(checks, "links")
-    tested = {row["test"] for row in report.tests}
     untested = list(report.untested)
     if len(session.hosts) == 2:
         untested.append("a slow link of two nodes: there is no other to compare it with")
-    if len(session.hosts) > 3 and report.measured and SWITCH not in tested:
-        untested.append("nodes by switch: no cluster_switch in the inventory, none in Slurm")
-    if on_gpus and report.measured and NCCL_TESTS not in tested:
-        untested.append(f"nccl-tests: no node has {ALL_REDUCE} (docs/how-to/accept.md)")
+    if report.tests:
+        expected = {SWITCH: len(session.hosts) > 3, NCCL_TESTS: on_gpus}
+        untested += [
+            reason
+            for test, is_expected in expected.items()
+            if is_expected and test not in session.options.left_out
+            for reason in without_figure(test, report, session.hosts)
+        ]
     return replace(report, untested=tuple(untested))
+
+
+def without_figure(test: str, report: StageReport, hosts: Sequence[str]) -> list[str]:
+    """Say which nodes have no figure of a test that is made where it can be."""
+    figures = [figure for row in report.tests if row["test"] == test for figure in row["figures"]]
+    measured = {host for figure in figures for host in figure["nodes"]}
+    remaining = [host for host in hosts if host not in measured and host not in report.lost]
+    if not remaining or any(row["test"] == test and row["reason"] for row in report.tests):
+        return []
+    hosts_text = listing(remaining, HOSTS_SHOWN) if figures else "all nodes"
+    if test == SWITCH:
+        reason = "it needs two known switches with as many nodes each"
+        return [f"comparison by switch, {hosts_text}: {reason}"]
+    return [f"nccl-tests, {hosts_text}: no {ALL_REDUCE} was found (docs/how-to/accept.md)"]
 
 
 def storage(session: Session) -> StageReport:

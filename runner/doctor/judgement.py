@@ -17,6 +17,7 @@ from runner.doctor.probe_tests import (
     NCCL_TESTS,
     TESTS,
     WHERE_POSSIBLE,
+    WRONG_SUMS,
 )
 from runner.doctor.slow_figures import (
     Figure,
@@ -76,7 +77,7 @@ class Judgement:
         tests = {row.test: row for row in more.rows}
         rows = tuple(tests.get(row.test, row) for row in self.rows)
         slow = (*(part for part in self.slow if part.test not in tests), *more.slow)
-        return replace(self, rows=rows, slow=slow).ended_as(more)
+        return replace(self, rows=rows, slow=tuple(dict.fromkeys(slow))).ended_as(more)
 
     def ended_as(self, more: "Judgement") -> "Judgement":
         """Return this with how another ended."""
@@ -99,10 +100,16 @@ class Judgement:
 
 def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device: str) -> Judgement:
     """Return a judgement in which the figures of some tests have the tries of another, too."""
-    more_rows = {row.test: row for row in more.rows}
-    rows, slow = [], [part for part in judged.slow if part.test not in tests]
+    more_rows = {row.test: row for row in more.rows if row.test in tests}
+    rows, slow = [], [fault for fault in judged.slow if fault.test not in more_rows]
+    places = {(fault.test, fault.nodes) for fault in slow}
+    slow += [
+        fault
+        for fault in more.slow
+        if fault.test not in TESTS and (fault.test, fault.nodes) not in places
+    ]
     for row in judged.rows:
-        if row.test in tests and row.test in more_rows:
+        if row.test in more_rows:
             tries = {
                 (figure.nodes, figure.device): figure.tries
                 for figure in more_rows[row.test].figures
@@ -113,7 +120,7 @@ def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device:
                 )
                 for figure in row.figures
             ]
-            row = judge_figures(row.test, figures, device)
+            row = judge_figures(row.test, figures, device, "" if row.noisy else row.reason)
             slow += slow_parts(
                 row, list(dict.fromkeys(h for figure in figures for h in figure.nodes))
             )
@@ -270,6 +277,6 @@ def wrong_sums(objects: Sequence[Mapping[str, Any]], hosts: Sequence[str]) -> li
         if record.get("test") == NCCL_TESTS and record.get("wrong")
     }
     return [
-        SlowPart(CORRECT, (host,), f"{host}: nccl-tests found {counted(count, 'wrong element')}")
+        SlowPart(WRONG_SUMS, (host,), f"{host}: nccl-tests found {counted(count, 'wrong element')}")
         for host, count in wrong.items()
     ]

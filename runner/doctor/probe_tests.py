@@ -31,7 +31,7 @@ TESTS: Mapping[str, tuple[str, str]] = {
     "train_alone": ("training on one node", "samples/s"),
     "train_groups": ("training on a group of nodes", "samples/s"),
 }
-CORRECT = "correct"
+CORRECT, WRONG_SUMS = "correct", "nccl_tests_wrong"  # right or wrong, without a figure
 MATMUL = "matmul_"  # and an arithmetic
 # What the kinds of devices multiply in: a CPU has no units for halves but bf16's, if any.
 DEVICE_TESTS: Mapping[str, tuple[str, ...]] = {
@@ -64,7 +64,7 @@ AT_ONCE = DEEP_TESTS["products"]  # tests of which all devices take their sample
 # Devices of one healthy node differ by up to 5 %. Two links of one kind differ by more, for their
 # paths do; and a CPU shares its cores, caches and memory with everything else on the machine.
 # A disk's speed depends on what it holds, and a message's time on what else the kernel does. Copies
-# use the host's memory: within five minutes, 47.7 to 55.3 GB/s of one H200 in a virtual machine.
+# use the host's memory: within five minutes, 47.7 to 55.3 GB/s of two H200 in a virtual machine.
 FLOORS: Mapping[str, float] = {
     **{"devices": 0.05, "cpu": 0.20, "network": 0.10},
     **{"small": 0.50, "storage": 0.50, "copies": 0.20, "delivered": 0.01},

@@ -83,6 +83,7 @@ class ProbeResult:
     slow: tuple[Figure, ...] = ()
     contended: tuple[Figure, ...] = ()
     reason: str = ""
+    suspected: bool = False  # a figure is low, and more samples show whether it is slow
 
     @property
     def noisy(self) -> bool:
@@ -120,6 +121,7 @@ def judge_figures(
     common = statistics.median(noises)
     slow: list[Figure] = []
     contended: list[Figure] = []
+    suspected = False
     if test in PAIRS:
         slow, contended = _slow_pairs(figures, floor)
         usual = reference([statistics.median(figure.tries[0]) for figure in figures])
@@ -130,18 +132,21 @@ def judge_figures(
             for figure, value, noise in zip(figures, values, noises, strict=True)
             if is_low(value, best, noise, common, floor, len(figures), between)
         ]
+        suspected = test in AT_ONCE and not slow and min(values) < best * (1 - floor)
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
             f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
         )
-    return ProbeResult(test, tuple(figures), usual, tuple(slow), tuple(contended), reason)
+    suspected = suspected and not reason
+    slow_and_contended = tuple(slow), tuple(contended)
+    return ProbeResult(test, tuple(figures), usual, *slow_and_contended, reason, suspected)
 
 
 def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:
     """Return what figures of a test are compared by, and the noise of each, relative to it.
 
-    Of samples that all take at once, what is slow in its best try is slow in each, so that it does
-    not matter how far tries are apart.
+    Of samples that all take at once, what is slow in its best try is slow in each: it does not
+    matter how far tries are apart, and the samples of all tries show the noise.
     """
     at_once = test in AT_ONCE
     relative = relative_to_median([figure.tries for figure in figures]) if at_once else []

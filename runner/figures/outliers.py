@@ -112,11 +112,12 @@ def relative_to_median(figures: Sequence[Sequence[Sequence[float]]]) -> list[lis
 def best_of_tries(
     relative: Sequence[Sequence[Sequence[float]]],
 ) -> tuple[list[float], list[float]]:
-    """Return each figure's median in its best try, and the error of it, relative to the median.
+    """Return each figure's median in its best try, and the error of its tries' mean, relative.
 
     `relative` is relative_to_median's. Medians are relative to the reference of their try, so that
     a try in which others were busy is no better for those that were not. Each figure is a part of
-    the median of its moment, so that errors are larger than the samples show.
+    the median of its moment, so that errors are larger than the samples show. With more tries the
+    error falls, and the best of them is only higher: a healthy figure is not called low more often.
     """
     count = len(relative)
     medians = [[statistics.median(samples) for samples in tries] for tries in relative]
@@ -124,9 +125,9 @@ def best_of_tries(
     values, errors = [], []
     for tries, middles in zip(relative, medians, strict=True):
         shares = [middle / usual for middle, usual in zip(middles, references, strict=True)]
-        best = shares.index(max(shares))
-        values.append(shares[best])
-        errors.append(error(tries[best]) / middles[best] * math.sqrt(count / (count - 1)))
+        values.append(max(shares))
+        parts = [error(samples) / middle for samples, middle in zip(tries, middles, strict=True)]
+        errors.append(math.hypot(*parts) / len(parts) * math.sqrt(count / (count - 1)))
     return values, errors
 
 

@@ -43,7 +43,8 @@ KEYS: Mapping[str, str] = {
     " devices_per_node",
     "cluster_systems": "systems that setup installs",
     "cluster_address": "address of the node for rendezvous; default ansible_host",
-    "cluster_switch": "name of the node's leaf switch; `accept` then compares switches",
+    "cluster_switch": "name of the node's leaf switch; `accept` then compares switches (on Slurm,"
+    " its topology names them)",
     "cluster_env": "variables for every process of every run, such as NCCL_SOCKET_IFNAME; of a"
     " secret (HF_TOKEN) only the name is recorded; it may be a vault or a lookup",
     "cluster_device_memory_mib": "memory of one device, to warn of a cell that does not fit",
@@ -289,10 +290,12 @@ def _node(host: str, variables: Mapping[str, Any], path: Path) -> Node:
             f"{path}: cluster_devices_per_node of {host} is {quoted(devices)}; it must be a whole"
             f" number of at least 1, and at most {MOST_NODES}"
         )
-    switch = variables.get("cluster_switch") or ""
+    switch = variables.get("cluster_switch")
+    switch = "" if switch is None else switch
     if not isinstance(switch, str) or len(switch) > MOST_NAME:
         raise UserError(
-            f"{path}: cluster_switch of {host} is {quoted(switch)}; it must be the name of a switch"
+            f"{path}: cluster_switch of {host} is {quoted(switch)}; it must be a switch's name, in"
+            " quotes if it is a number"
         )
     default = "127.0.0.1" if local else variables.get("ansible_host") or host
     return Node(

@@ -132,28 +132,29 @@ def unsteady_clusters(
     first, third = measured(stays), PARTS // 3
     middles, floor = np.median(first, axis=-1), floor_of(test, DEVICE)
     apart, chance = np.median(recorded[:, 1]), critical(shape[1])
-    lowest = 1 - NEAR * max(floor, chance * apart)
+    lowest = 1 - min(floor, NEAR * max(floor, chance * apart))  # below the floor one is suspected
     fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
     begins, ends = np.median(first[..., :third], -1), np.median(first[..., -third:], -1)
     usual = np.quantile(middles, 0.75, axis=1, keepdims=True)
     near = (middles < lowest * usual) | (ends < fall * begins)
     for number in np.flatnonzero(near.any(1)):
         tries = [first[number]]
-        while fails(test, np.stack(tries, 1)):
-            if len(tries) == TRIES:
-                yield int(number)
-                break
+        found, suspected = judged(test, np.stack(tries, 1))
+        while (found or suspected) and len(tries) < TRIES:
             tries.append(measured(stays[number]))
+            found, suspected = judged(test, np.stack(tries, 1))
+        if found:
+            yield int(number)
 
 
-def fails(test: str, tries: Array) -> bool:
-    """Whether the real code finds a fault; `tries` are devices x tries x samples."""
+def judged(test: str, tries: Array) -> tuple[bool, bool]:
+    """Whether the real code finds a fault, or suspects one; `tries`: devices x tries x samples."""
     figures = [
         Figure((f"n{at}",), 0, tuple(map(tuple, device.tolist())))
         for at, device in enumerate(tries)
     ]
     row = judge_figures(test, figures, DEVICE)
-    return bool(row.slow or slowing(row, DEVICE))
+    return bool(row.slow or slowing(row, DEVICE)), row.suspected
 
 
 def best_of(levels: Array, spreads: Array) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ from .system import (
 )
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,8}")  # it goes into interface names: 15 characters in all
-LEFTOVER_GRACE_S = 2.0  # what a closed connection started may take so long to end
+LEFTOVER_GRACE_S = 15.0  # what a closed connection started may take so long to end
 _serial = itertools.count()
 
 

@@ -11,7 +11,7 @@ import yaml
 from .system import RefusedError, base_python, run
 
 # The default is for control machines that are busy; a test that cuts a link waits less for it.
-SOON_LOST = {"cluster_lost_contact_s": 6}
+SOON_LOST = {"cluster_lost_contact_s": 10}
 # Hidden in a node by its own folders: an interpreter there would not be found.
 OWN_FOLDERS = ("/tmp/", "/var/tmp/", "/run/", "/dev/", "/proc/", "/sys/")
 

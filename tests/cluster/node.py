@@ -19,7 +19,7 @@ from .system import SEARCH_PATH, ClusterError, arguments, identity, wait_for, wh
 
 ENTER = str(Path(__file__).resolve().parent / "enter.sh")
 SSHD_PID_FILE = "/run/sshd.pid"
-BOOT_S = 30.0
+BOOT_S = 120.0
 ENVIRONMENT = {
     "PATH": SEARCH_PATH,
     "HOME": "/root",

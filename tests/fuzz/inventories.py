@@ -23,6 +23,7 @@ FULL: dict[str, Any] = {
     "cluster_env": {"NCCL_DEBUG": "INFO", "HF_TOKEN": SECRET},
     "cluster_systems": ["torch_gpt"],
     "cluster_address": "10.1.0.1",
+    "cluster_switch": "leaf1",
     "cluster_device_memory_mib": 32510,
     "cluster_lost_contact_s": 6,
     "cluster_container_engine": "podman",

@@ -45,13 +45,13 @@ def test_the_next_bench_gets_the_node_though_it_takes_the_lock_at_once(
     assert first.process is not None
     second = subprocess.Popen(first.argv(), stdout=subprocess.DEVNULL, text=True)
     try:
-        wait(lambda: opened(second, first.campaign / "lock"), 30, "the second bench")
+        wait(lambda: opened(second, first.campaign / "lock"), 200, "the second bench")
         first.process.kill()
         first.process.wait()
         logs = "*/repeat1/attempt2/nodes/*/launcher.log"
         wait(
             lambda: any(b"step=2/" in log.read_bytes() for log in first.campaign.glob(logs)),
-            30,
+            200,
             "the second bench's trainer",
         )
         old = first.attempt("")

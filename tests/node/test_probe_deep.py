@@ -68,11 +68,12 @@ ROW = f"{1 << 29} {1 << 27} float sum -1 {{}} 344.9 344.9 {{}} 1556.7 344.8 344.
             f"echo '# nccl-tests'; echo '{ROW.format(1556.2, 0)}'",
             {"samples": [344.9, 344.8], "wrong": 0},
         ),
-        (f"echo '{ROW.format(1556.2, 7)}'", {"samples": [344.9, 344.8], "wrong": 7}),
+        (f"echo '{ROW.format(1556.2, 7)}'; exit 1", {"samples": [344.9, 344.8], "wrong": 7}),
         (f"echo '{ROW.format(1556.2, 0)}'; exit 3", {"error": "ended with code 3"}),
         ("echo libnccl.so.2 is missing >&2; exit 127", {"error": "libnccl.so.2 is missing"}),
         ("exit 0", {"error": "it printed nothing"}),
-        ("exec sleep 60", {"error": "timed out"}),
+        ("echo '# a'; echo '#'; exit 2", {"error": "ended with code 2: # a"}),
+        ("sleep 60", {"error": "did not end within"}),
         (None, None),
     ],
 )
@@ -84,7 +85,7 @@ def test_nccl_tests(
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
     monkeypatch.setenv("NCCL_TESTS_HOME", str(tmp_path))
-    monkeypatch.setattr(probe_deep, "NCCL_TESTS_S", 5.0 if script != "exec sleep 60" else 0.2)
+    monkeypatch.setattr(probe_deep, "NCCL_TESTS_S", 60.0 if script != "sleep 60" else 0.2)
     monkeypatch.setitem(sys.modules, "nccl_tests", nccl_tests)  # beside it in the run's folder
     lines: list[dict[str, Any]] = []
     here = {"begin": lambda title: None, "meet": lambda name: None, "node": 3, "local": 0}

@@ -324,13 +324,13 @@ def test_a_marked_process_elsewhere_is_ended_with_the_run(make: Make) -> None:
     other = subprocess.Popen(["sleep", "1000"], env={**os.environ, **mark})
     run.poll(go=True)
     assert run.done()["signalled"] == 1
-    assert other.wait(5) == -signal.SIGTERM
+    assert other.wait(60) == -signal.SIGTERM
 
 
 def test_a_lease_that_nobody_renews_ends_the_run(make: Make) -> None:
-    run = make(f"sleep 1000 & echo $!; {SLEEP}", lease_s=2.0).start()
-    for _ in range(10):  # renewed in time, it goes on
-        time.sleep(0.25)
+    run = make(f"sleep 1000 & echo $!; {SLEEP}", lease_s=4.0).start()
+    for _ in range(5):  # renewed in time, it goes on
+        time.sleep(1.0)
         assert run.poll()["done"] is None
     assert run.ended()["ended_by"] == "lease"
     assert not alive(int((run.dir / "launcher.log").read_text()))
@@ -368,14 +368,14 @@ def test_a_run_that_is_being_stopped_is_not_renewed(make: Make) -> None:
 
 def test_a_poll_says_how_long_the_run_goes_on_without_another_one(make: Make) -> None:
     """As a control machine does that has become slow; and the other way round."""
-    run = make(SLEEP, lease_s=1.0).start()
+    run = make(SLEEP, lease_s=4.0).start()
     run.job["lease_s"] = 60.0
     run.poll()
-    time.sleep(2.0)
+    time.sleep(5.0)
     run.job["lease_s"] = 1.0
     assert run.poll()["done"] is None
     done = run.ended()
-    assert (done["ended_by"], done["wall_s"] > 2.5) == ("lease", True)
+    assert (done["ended_by"], done["wall_s"] > 5.0) == ("lease", True)
     assert "for 1 s" in done["message"]
 
 
@@ -490,9 +490,9 @@ def test_stop_ends_a_supervisor_that_does_not_end(make: Make, tmp_path: Path) ->
 
 
 def test_a_node_is_taken_from_a_run_whose_supervisor_was_stopped(make: Make) -> None:
-    first = make(SLEEP, lease_s=1.0, grace_s=0.5).start()
+    first = make(SLEEP, lease_s=3.0, grace_s=0.5).start()
     os.kill(first.daemon, signal.SIGSTOP)
-    second = make("true", lease_s=1.0, grace_s=0.5)
+    second = make("true", grace_s=0.5)
     assert second.finish()["ended_by"] == "exit"
     assert first.ended()["ended_by"] == "lease"
 

@@ -22,9 +22,9 @@ from tests.on_nodes.campaign import Bench, descendants, wait
 
 pytestmark = pytest.mark.cluster
 
-# The bound: from the fault to a cell that has ended on every node.
-LIMIT_S = 15.0
-LONG: dict[str, Any] = {"STEP_S": "0.1", "CELL": "first"}
+# From the fault to a cell that has ended on every node, also where all is four times slower.
+LIMIT_S = 60.0
+LONG: dict[str, Any] = {"STEP_S": "0.4", "CELL": "first"}
 SHORT = {"CELL": "second"}
 
 
@@ -184,7 +184,7 @@ def test_ansible_killed_ends_its_run_and_no_other(tmp_path: Path, pair: Group, d
 
 
 def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, pair: Group) -> None:
-    bench = started(tmp_path, pair, matrix({"STEP_S": "0.03"}, nodes=2))
+    bench = started(tmp_path, pair, matrix({"STEP_S": "0.06"}, nodes=2))
     assert bench.process is not None
     began = time.monotonic()
     os.kill(bench.process.pid, signal.SIGINT)

@@ -24,7 +24,7 @@ from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
 from runner.doctor.judgement import Judgement
-from runner.doctor.slow_figures import ProbeResult
+from runner.doctor.slow_figures import Figure, ProbeResult
 from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits
@@ -135,6 +135,53 @@ def test_a_stage_gives_up_after_losing_many_nodes(tmp_path: Path) -> None:
     every = [replace(IN_USE, failed="x", held_up=(host,), cause=Cause.NODE_LOST) for host in HOSTS]
     lost = Probing(tmp_path, CLUSTER, *every).probed()
     assert (lost.exit_code, lost.healthy, list(lost.failing)) == (1, [], [*HOSTS])
+
+
+def row_of(test: str, *groups: tuple[str, ...], reason: str = "") -> ProbeResult:
+    figures = tuple(Figure(nodes, None, ((10.0, 10.0),)) for nodes in groups)
+    return ProbeResult(test, figures, 10.0, reason=reason)
+
+
+ALL = row_of("all", (*HOSTS,))
+NO_SWITCHES = "comparison by switch, {}: it needs two known switches with as many nodes each"
+NO_NCCL_TESTS = "nccl-tests, {}: no all_reduce_perf was found (docs/how-to/accept.md)"
+
+
+@pytest.mark.parametrize(
+    ("device", "rows", "left_out", "untested"),
+    [
+        ("cpu", [ALL], (), [NO_SWITCHES.format("all nodes")]),
+        ("cpu", [ALL, row_of("switch", ("n1", "n2"), ("n3", "n4"))], (), []),
+        ("cpu", [ALL, row_of("switch", ("n1",), ("n3",))], (), [NO_SWITCHES.format("n2, n4")]),
+        ("cpu", [ALL], ("switch",), []),
+        ("cpu", [], (), []),  # nothing was measured, and another line says why
+        (
+            "cuda",
+            [ALL],
+            (),
+            [NO_SWITCHES.format("all nodes"), NO_NCCL_TESTS.format("all nodes")],
+        ),
+        (
+            "cuda",
+            [ALL, row_of("nccl_tests", ("n2",), ("n3",), ("n4",))],
+            ("switch",),
+            [NO_NCCL_TESTS.format("n1")],
+        ),
+        ("cuda", [ALL, row_of("nccl_tests", ("n2",), reason="n1: no libnccl")], ("switch",), []),
+        ("cuda", [ALL], ("switch", "nccl_tests"), []),
+    ],
+)
+def test_links_say_what_no_node_could_measure(
+    tmp_path: Path,
+    device: str,
+    rows: list[ProbeResult],
+    left_out: tuple[str, ...],
+    untested: list[str],
+) -> None:
+    cluster = replace(small_cluster(4, 2), device=device)
+    session = Probing(tmp_path, cluster, Judgement(tuple(rows)))
+    session.options = replace(session.options, left_out=left_out)
+    assert [*stages.links(session).untested] == untested
 
 
 def test_tests_without_a_result_share_a_line_for_each_reason() -> None:

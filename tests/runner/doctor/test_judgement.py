@@ -11,7 +11,7 @@ import pytest
 from node import probe
 from runner.base.grid import plain_text
 from runner.doctor import probe_output, probing
-from runner.doctor.judgement import Judgement, judge_probe
+from runner.doctor.judgement import Judgement, judge_probe, with_tries
 from runner.doctor.probe_output import PROBE_MARK, lines
 from runner.doctor.probe_tests import COLLECTIVES, DEVICE_TESTS, needed_checks
 from runner.doctor.table import measured_parts
@@ -356,6 +356,30 @@ def test_nccl_tests_are_judged_where_a_node_has_them() -> None:
     assert judged([], checks=["nccl_tests"]).rows == ()
     failed = judged([{**line, "node": 0, "error": "no libnccl.so.2"}], checks=["nccl_tests"])
     assert [row.reason for row in failed.rows] == ["node1: no libnccl.so.2"]
+
+
+def test_another_try_loses_no_fault_and_no_reason() -> None:
+    line = {"test": "nccl_tests", "scope": "nccl_tests", "try": 1}
+
+    def said(rates: dict[int, float], wrong: int = 0) -> list[Line]:
+        figures = [
+            {**line, "node": node, "nodes": [node], "samples": [rate, rate]}
+            for node, rate in rates.items()
+        ]
+        wrong_line = {**line, "node": 1, "nodes": [1], "samples": [340.0], "wrong": wrong}
+        return [*figures, *[wrong_line] * bool(wrong), {**line, "node": 3, "error": "no libnccl"}]
+
+    checks = ["nccl_tests"]
+    first = judged(said({0: 344.0, 1: 345.0, 2: 170.0}, wrong=7), checks=checks)
+    assert {part.nodes for part in first.slow} == {("node2",), ("node3",)}
+    again = with_tries(first, judged([], checks=checks), checks, "cuda")
+    assert again.slow == first.slow
+    well = judged(said({0: 344.0, 1: 345.0, 2: 343.0}), checks=checks)
+    again = with_tries(first, well, checks, "cuda")
+    assert [part.nodes for part in again.slow] == [("node2",)]  # wrong elements stay a fault
+    assert [row.reason for row in again.rows] == ["node4: no libnccl"]
+    later = with_tries(well, first, checks, "cuda")
+    assert [part.words for part in later.slow] == ["node2: nccl-tests found 7 wrong elements"]
 
 
 def test_a_node_speaks_as_no_other_node() -> None:
