@@ -129,16 +129,27 @@ def unsteady_clusters(
         rates: Array = (levels * (1 + (drawn[..., 0] - 1) / 2))[..., None] * (1 + noise)
         return np.maximum(rates, LEAST_RATE)
 
-    first, third = measured(stays), PARTS // 3
-    middles, floor = np.median(first, axis=-1), floor_of(test, DEVICE)
+    floor, third = floor_of(test, DEVICE), PARTS // 3
     apart, chance = np.median(recorded[:, 1]), critical(shape[1])
-    lowest = 1 - min(floor, NEAR * max(floor, chance * apart))  # below the floor one is suspected
     fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
-    begins, ends = np.median(first[..., :third], -1), np.median(first[..., -third:], -1)
-    usual = np.quantile(middles, 0.75, axis=1, keepdims=True)
-    near = (middles < lowest * usual) | (ends < fall * begins)
-    for number in np.flatnonzero(near.any(1)):
+
+    def below(rates: Array, by: float) -> NDArray[np.bool_]:
+        middles = np.median(rates, axis=-1)
+        return middles < (1 - NEAR * by) * np.quantile(middles, 0.75, axis=-1, keepdims=True)
+
+    def falls(rates: Array) -> NDArray[np.bool_]:
+        return np.median(rates[..., -third:], -1) < fall * np.median(rates[..., :third], -1)
+
+    first = measured(stays)
+    near = below(first, max(floor, chance * apart)) | falls(first)
+    suspected_here = below(first, floor)
+    for number in np.flatnonzero((near | suspected_here).any(1)):
         tries = [first[number]]
+        if not near[number].any():  # suspected at most, and another try is to show it
+            tries.append(measured(stays[number]))
+            again = below(tries[1], floor) & suspected_here[number]
+            if not (again | falls(tries[1])).any():
+                continue
         found, suspected = judged(test, np.stack(tries, 1))
         while (found or suspected) and len(tries) < TRIES:
             tries.append(measured(stays[number]))
