@@ -121,7 +121,6 @@ def judge_figures(
     common = statistics.median(noises)
     slow: list[Figure] = []
     contended: list[Figure] = []
-    suspected = False
     if test in PAIRS:
         slow, contended = _slow_pairs(figures, floor)
         usual = reference([statistics.median(figure.tries[0]) for figure in figures])
@@ -132,14 +131,20 @@ def judge_figures(
             for figure, value, noise in zip(figures, values, noises, strict=True)
             if is_low(value, best, noise, common, floor, len(figures), between)
         ]
-        suspected = test in AT_ONCE and not slow and min(values) < best * (1 - floor)
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
             f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
         )
-    suspected = suspected and not reason
-    slow_and_contended = tuple(slow), tuple(contended)
-    return ProbeResult(test, tuple(figures), usual, *slow_and_contended, reason, suspected)
+    is_below = test in AT_ONCE and min(values) < reference(values) * (1 - floor)
+    return ProbeResult(
+        test,
+        tuple(figures),
+        usual,
+        tuple(slow),
+        tuple(contended),
+        reason,
+        suspected=is_below and not slow and not reason,
+    )
 
 
 def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:

@@ -118,7 +118,7 @@ def unsteady_clusters(
 ) -> Iterator[int]:
     """Yield the clusters of which the real code calls a device slow, or slowing down, in each try.
 
-    Judged are those of which a device comes near it in its first try.
+    Judged are those of which a device comes near it in its first try, or is suspected in two.
     """
     stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
 
@@ -133,21 +133,22 @@ def unsteady_clusters(
     apart, chance = np.median(recorded[:, 1]), critical(shape[1])
     fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
 
-    def below(rates: Array, by: float) -> NDArray[np.bool_]:
+    def shares(rates: Array) -> Array:
         middles = np.median(rates, axis=-1)
-        return middles < (1 - NEAR * by) * np.quantile(middles, 0.75, axis=-1, keepdims=True)
+        relative: Array = middles / np.quantile(middles, 0.75, axis=-1, keepdims=True)
+        return relative
 
     def falls(rates: Array) -> NDArray[np.bool_]:
         return np.median(rates[..., -third:], -1) < fall * np.median(rates[..., :third], -1)
 
     first = measured(stays)
-    near = below(first, max(floor, chance * apart)) | falls(first)
-    suspected_here = below(first, floor)
-    for number in np.flatnonzero((near | suspected_here).any(1)):
+    first_shares, least = shares(first), 1 - NEAR * floor
+    near = (first_shares < 1 - NEAR * max(floor, chance * apart)) | falls(first)
+    for number in np.flatnonzero((near | (first_shares < least)).any(1)):
         tries = [first[number]]
         if not near[number].any():  # suspected at most, and another try is to show it
             tries.append(measured(stays[number]))
-            again = below(tries[1], floor) & suspected_here[number]
+            again = np.maximum(first_shares[number], shares(tries[1])) < least
             if not (again | falls(tries[1])).any():
                 continue
         found, suspected = judged(test, np.stack(tries, 1))
