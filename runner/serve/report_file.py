@@ -1,7 +1,8 @@
 """The report of a campaign that runs, as a file: `bench --report FILE`.
 
-A thread of the lowest priority writes it when a run began or ended, and for at most one part in
-SHARE of the time. A page that cannot be written is one line on the terminal; bench goes on.
+A thread of low priority writes it when a run began or ended, and for at most one part in SHARE of
+the time; the last page has bench's own priority where the system lets it. A page that cannot be
+written is one line on the terminal; bench goes on.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from runner.folder.campaign import Campaign
 SHARE = 10
 LEAST_S = 5.0  # between two writings
 LAST_S = 120.0  # for the last one
-LOWEST = 19
+LOW_PRIORITY = 10  # a tenth of a processor that trainers share; at 19 a page took minutes
 
 
 class ReportFile:
@@ -41,14 +42,16 @@ class ReportFile:
 
     def finish(self) -> None:
         """Write the last page, if the campaign ever began."""
+        if self._thread.native_id is not None:
+            _set_priority(self._thread.native_id, os.getpriority(os.PRIO_PROCESS, 0))
         with self._turn:
             self._is_final = True
             self._turn.notify_all()
         self._thread.join(LAST_S)
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
+        here = os.getpriority(os.PRIO_PROCESS, 0)
+        _set_priority(threading.get_native_id(), max(here, LOW_PRIORITY))
         not_before = 0.0
         while True:
             with self._turn:
@@ -69,6 +72,12 @@ class ReportFile:
                 stream.write(page_of(self._campaign, self.path.resolve().parent, live).encode())
         except Exception as error:  # whatever the folder holds: the campaign itself goes on
             complain(f"warning: {self.path} was not written: {error or type(error).__name__}")
+
+
+def _set_priority(thread: int, priority: int) -> None:
+    """Set a thread's priority; only root may raise one."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, priority)
 
 
 def page_of(campaign: Campaign, base: Path, live: str) -> str:

@@ -1,5 +1,6 @@
 """The report that is rewritten while bench runs."""
 
+import os
 import time
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from runner.folder.campaign import Campaign
 from runner.serve import report_file
-from runner.serve.report_file import ReportFile
+from runner.serve.report_file import LOW_PRIORITY, ReportFile
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 
@@ -35,6 +36,28 @@ def test_it_says_how_far_the_campaign_is_until_the_last_one(
     text = target.read_text()
     assert "zero_stage=1" in text
     assert 'http-equiv="refresh"' not in text
+
+
+def test_the_last_page_has_the_priority_of_bench(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A low one waits for minutes on a machine that others keep busy; only root may raise it."""
+    priorities: list[int] = []
+
+    def page_of(_campaign: Campaign, _base: Path, live: str) -> str:
+        priorities.append(os.getpriority(os.PRIO_PROCESS, 0))
+        return live
+
+    monkeypatch.setattr(report_file, "page_of", page_of)
+    page = ReportFile(tmp_path / "report.html", campaign, str)
+    page.changed()
+    end = time.monotonic() + 280
+    while not priorities and time.monotonic() < end:
+        time.sleep(0.05)
+    page.finish()
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    assert priorities[0] == max(here, LOW_PRIORITY)
+    assert priorities[-1] == (here if os.geteuid() == 0 else priorities[0])
 
 
 def test_a_campaign_that_never_began_leaves_no_file(tmp_path: Path) -> None:
