@@ -197,15 +197,20 @@ def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], 
 def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
     """Find devices that slow down while they compute: heat, or a power limit.
 
-    By their own samples; or beside the median of all devices, without noise that all have, where
-    their own samples fall, too. One that is fast again in a later try did not slow down.
+    By their own samples, and beside the median of all devices by half as much, unless most devices
+    slow down; or beside that median alone, without noise that all have, where their own samples
+    fall, too. One that is fast again in a later try did not slow down.
     """
     floor, count = 2 * floor_of(row.test, device), len(row.figures)
     relative = relative_to_median([figure.tries for figure in row.figures])
     common = statistics.median(map(jitter, relative)) if relative else 0.0
+    falls = [slowed(figure.tries, floor, count) for figure in row.figures]
+    most_fall = 2 * sum(map(bool, falls)) > count
     slow = []
     for number, figure in enumerate(row.figures):
-        if rates := slowed(figure.tries, floor, count):
+        if (rates := falls[number]) and (
+            most_fall or not relative or slowed(relative[number], floor / 2, count, 0.0)
+        ):
             change = f"from {rounded(rates[0])} to {rounded(rates[1])} {TESTS[row.test][1]}"
         elif relative and slowed(figure.tries, floor, count, 0.0):
             tries = relative[number]

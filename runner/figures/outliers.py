@@ -64,16 +64,19 @@ def slowed(
     """Return the medians before and after a series became slower, in a try or over all of them.
 
     It did in a try whose last third is lower than its first, by more than the floor and more than
-    chance, and after which no try is faster again. `count` is of how many series the lowest is
-    looked for; `deviation` is their jitter, where it is known better than by one series.
+    chance, and after which no try is faster again; of several tries the last has none after it, and
+    tells nothing by itself. `count` is of how many series the lowest is looked for; `deviation` is
+    their jitter, where it is known better than by one series.
 
     >>> fell, stays, recovers = [10.0, 10.1, 9.9, 5.0, 5.1, 4.9], [5.0] * 6, [10.0] * 6
     >>> slowed([fell, stays], 0.1, 4), slowed([fell, recovers], 0.1, 4)
     ((10.05, 5.0), None)
+    >>> slowed([fell], 0.4, 4), slowed([recovers, recovers, fell], 0.4, 4)
+    ((10.05, 5.0), None)
     """
     deviation = jitter(tries) if deviation is None else deviation
-    joined = [[sample for samples in tries for sample in samples]] if len(tries) > 1 else []
-    for number, samples in enumerate([*tries, *joined]):
+    joined = [sample for samples in tries for sample in samples]
+    for number, samples in enumerate([*tries[:-1], joined]):
         third = max(1, len(samples) // 3)
         begin = statistics.median(samples[:third])
         ends = (samples[-third:], *tries[number + 1 :])

@@ -118,7 +118,7 @@ def unsteady_clusters(
 ) -> Iterator[int]:
     """Yield the clusters of which the real code calls a device slow, or slowing down, in each try.
 
-    Judged are those of which a device comes near it in its first try, or is suspected in two.
+    Judged are those of which a device comes near it in its first try, and in all of them together.
     """
     stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
 
@@ -129,7 +129,7 @@ def unsteady_clusters(
         rates: Array = (levels * (1 + (drawn[..., 0] - 1) / 2))[..., None] * (1 + noise)
         return np.maximum(rates, LEAST_RATE)
 
-    floor, third = floor_of(test, DEVICE), PARTS // 3
+    floor = floor_of(test, DEVICE)
     apart, chance = np.median(recorded[:, 1]), critical(shape[1])
     fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
 
@@ -138,23 +138,27 @@ def unsteady_clusters(
         relative: Array = middles / np.quantile(middles, 0.75, axis=-1, keepdims=True)
         return relative
 
-    def falls(rates: Array) -> NDArray[np.bool_]:
-        return np.median(rates[..., -third:], -1) < fall * np.median(rates[..., :third], -1)
+    def falls(rates: Array, *later: Array) -> NDArray[np.bool_]:
+        third = rates.shape[-1] // 3
+        ends = [rates[..., -third:], *later]
+        end = np.max([np.median(one, -1) for one in ends], 0)
+        lower: NDArray[np.bool_] = end < fall * np.median(rates[..., :third], -1)
+        return lower
 
-    first = measured(stays)
-    first_shares, least = shares(first), 1 - NEAR * floor
-    near = (first_shares < 1 - NEAR * max(floor, chance * apart)) | falls(first)
-    for number in np.flatnonzero((near | (first_shares < least)).any(1)):
-        tries = [first[number]]
-        if not near[number].any():  # suspected at most, and another try is to show it
-            tries.append(measured(stays[number]))
-            again = np.maximum(first_shares[number], shares(tries[1])) < least
-            if not (again | falls(tries[1])).any():
-                continue
-        found, suspected = judged(test, np.stack(tries, 1))
-        while (found or suspected) and len(tries) < TRIES:
-            tries.append(measured(stays[number]))
-            found, suspected = judged(test, np.stack(tries, 1))
+    least = 1 - NEAR * floor
+    tries = [measured(stays) for _ in range(TRIES)]
+    first = shares(tries[0])
+    far = (first < 1 - NEAR * max(floor, chance * apart)) | (first < least) | falls(tries[0])
+    low = np.max([shares(one) for one in tries], 0) < least  # in each try, as what is slow is
+    for at in range(TRIES - 1):
+        low |= falls(tries[at], *tries[at + 1 :])
+    low |= falls(np.concatenate(tries, -1))
+    for number in np.flatnonzero(far.any(1) & low.any(1)):
+        of_cluster = np.stack([one[number] for one in tries], 1)
+        for count in range(1, TRIES + 1):
+            found, suspected = judged(test, of_cluster[:, :count])
+            if not (found or suspected):
+                break
         if found:
             yield int(number)
 

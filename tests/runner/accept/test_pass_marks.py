@@ -182,6 +182,45 @@ def test_a_device_that_recovers_did_not_slow_down() -> None:
     assert slowing(judge_figures("sustained", figures, "cpu"), "cpu") == []
 
 
+def test_a_device_that_falls_as_all_do_did_not_slow_down() -> None:
+    """As recorded, where node3 had 30 % less of a processor: in the last try all nodes fell."""
+    tries = {
+        "node1": [
+            (18.4, 15.6, 18.0, 16.2, 17.4, 25.6, 17.2, 16.9),
+            (15.1, 19.6, 15.5, 17.0, 19.6, 21.2, 19.4, 18.9),
+            (25.0, 22.3, 18.0, 18.1, 21.6, 16.4, 15.9, 19.6),
+        ],
+        "node2": [
+            (22.8, 15.5, 16.4, 21.2, 15.7, 20.1, 18.5, 20.0),
+            (16.2, 17.7, 19.4, 19.0, 18.3, 19.3, 24.3, 22.8),
+            (24.0, 24.3, 17.0, 20.7, 21.9, 19.9, 17.1, 20.7),
+        ],
+        "node3": [
+            (15.2, 12.0, 10.0, 11.0, 12.3, 12.8, 10.5, 14.2),
+            (9.6, 12.9, 9.1, 14.8, 10.5, 13.9, 15.2, 11.4),
+            (15.4, 16.0, 10.8, 15.2, 11.0, 13.5, 11.8, 9.2),
+        ],
+        "node4": [
+            (22.1, 17.1, 16.4, 16.8, 15.0, 25.6, 17.1, 16.6),
+            (15.6, 19.6, 19.2, 17.9, 18.0, 23.6, 22.5, 20.9),
+            (28.2, 24.4, 17.7, 18.1, 22.4, 18.7, 14.7, 16.7),
+        ],
+    }
+    figures = [Figure((node,), 0, tuple(samples)) for node, samples in tries.items()]
+    assert slowing(judge_figures("sustained", figures, "cpu"), "cpu") == []
+
+
+def test_most_devices_that_slow_down_are_each_found() -> None:
+    """A limit of power of the whole rack: their median falls with them."""
+    fell, steady = (30.0,) * 4 + (10.0,) * 4, (30.0,) * 8
+    figures = [
+        *(Figure((f"node{at}",), 0, (fell,)) for at in (1, 2, 4)),
+        Figure(("node3",), 0, (steady,)),
+    ]
+    found = slowing(judge_figures("sustained", figures, "cpu"), "cpu")
+    assert [one.nodes for one in found] == [("node1",), ("node2",), ("node4",)]
+
+
 def test_a_device_that_slows_down_among_unsteady_ones_is_found_beside_the_others() -> None:
     """As planted: noise of all nodes hid it in its own eight samples."""
     tries = (
