@@ -64,27 +64,31 @@ def slowed(
     """Return the medians before and after a series became slower, in a try or over all of them.
 
     It did in a try whose last third is lower than its first, by more than the floor and more than
-    chance, and after which no try is faster again; of several tries the last has none after it, and
-    tells nothing by itself. `count` is of how many series the lowest is looked for; `deviation` is
-    their jitter, where it is known better than by one series.
+    chance, and after which no try is faster again. Of several tries the last has none after it: it
+    counts where the try before it fell, too. `count` is of how many series the lowest is looked
+    for; `deviation` is their jitter, where it is known better than by one series.
 
     >>> fell, stays, recovers = [10.0, 10.1, 9.9, 5.0, 5.1, 4.9], [5.0] * 6, [10.0] * 6
     >>> slowed([fell, stays], 0.1, 4), slowed([fell, recovers], 0.1, 4)
     ((10.05, 5.0), None)
-    >>> slowed([fell], 0.4, 4), slowed([recovers, recovers, fell], 0.4, 4)
-    ((10.05, 5.0), None)
+    >>> slowed([recovers, recovers, fell], 0.4, 4), slowed([recovers, fell, fell], 0.4, 4)
+    (None, (10.05, 5.0))
     """
     deviation = jitter(tries) if deviation is None else deviation
-    joined = [sample for samples in tries for sample in samples]
-    for number, samples in enumerate([*tries[:-1], joined]):
+
+    def fall(samples: Sequence[float], *later: Sequence[float]) -> tuple[float, float] | None:
         third = max(1, len(samples) // 3)
         begin = statistics.median(samples[:third])
-        ends = (samples[-third:], *tries[number + 1 :])
-        end = max(statistics.median(rates) for rates in ends)
+        end = max(statistics.median(rates) for rates in (samples[-third:], *later))
         noise = deviation / begin if begin else 0.0
-        if end < begin * (1 - max(floor, critical(count) * noise)):
-            return begin, end
-    return None
+        return (begin, end) if end < begin * (1 - max(floor, critical(count) * noise)) else None
+
+    for number, samples in enumerate(tries[:-1]):
+        if rates := fall(samples, *tries[number + 1 :]):
+            return rates
+    if len(tries) > 1 and fall(tries[-2]) and (rates := fall(tries[-1])):
+        return rates
+    return fall([sample for samples in tries for sample in samples])
 
 
 def relative_to_median(figures: Sequence[Sequence[Sequence[float]]]) -> list[list[list[float]]]:

@@ -152,7 +152,7 @@ def unsteady_clusters(
     low = np.max([shares(one) for one in tries], 0) < least  # in each try, as what is slow is
     for at in range(TRIES - 1):
         low |= falls(tries[at], *tries[at + 1 :])
-    low |= falls(np.concatenate(tries, -1))
+    low |= falls(np.concatenate(tries, -1)) | (falls(tries[-2]) & falls(tries[-1]))
     for number in np.flatnonzero(far.any(1) & low.any(1)):
         of_cluster = np.stack([one[number] for one in tries], 1)
         for count in range(1, TRIES + 1):
