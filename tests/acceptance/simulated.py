@@ -147,9 +147,9 @@ def unsteady_clusters(
 
     least = 1 - NEAR * floor
     tries = [measured(stays) for _ in range(TRIES)]
-    first = shares(tries[0])
-    far = (first < 1 - NEAR * max(floor, chance * apart)) | (first < least) | falls(tries[0])
-    low = np.max([shares(one) for one in tries], 0) < least  # in each try, as what is slow is
+    share_of_tries = [shares(one) for one in tries]
+    far = (share_of_tries[0] < least) | falls(tries[0])
+    low = np.max(share_of_tries, 0) < least  # in each try, as what is slow is
     for at in range(TRIES - 1):
         low |= falls(tries[at], *tries[at + 1 :])
     low |= falls(np.concatenate(tries, -1)) | (falls(tries[-2]) & falls(tries[-1]))
