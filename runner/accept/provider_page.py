@@ -10,6 +10,7 @@ from typing import Any
 from node.time_words import lasts
 from runner import __version__
 from runner.accept.acceptance_answer import WORDS, AcceptAnswer, figure_cells, grouped
+from runner.accept.scope import arguments
 from runner.archive.redact import Redaction
 from runner.base.suggested_commands import accept
 from runner.doctor.answer import Answer
@@ -17,6 +18,7 @@ from runner.report.page_script import content_policy
 from runner.report.templating import templates
 
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
+EFFORT = ("product_s", "storage_mib", "train_iters", "device", "workload")
 
 
 def page(answer: AcceptAnswer, machine_answer: Answer) -> str:
@@ -63,11 +65,9 @@ def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
         ],
         "figures": [figure_cells(row) for row in answer.rows],
         "untested": answer.untested,
-        "options": {
-            k: str(v) for k, v in state.options.items() if v and k not in ("node", "stages")
-        },
+        "options": {key: str(value) for key in EFFORT if (value := state.options.get(key))},
         "machine": machine(machine_answer),
-        "command": accept("").strip("`"),
+        "command": accept("", arguments(state.options)).strip("`"),
     }
 
 

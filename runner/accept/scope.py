@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from runner.doctor.effort import Effort
@@ -28,6 +29,7 @@ EXPECTED_S: Mapping[str, Callable[[AcceptOptions, int, str], float]] = {
 }
 STAGES = tuple(EXPECTED_S)
 OF_ALL_NODES = ("links", "training")  # they need more than one
+QUICK: Mapping[str, Any] = {"product_s": 8.0, "storage_mib": 128, "train_iters": 20}  # --quick
 
 
 SMALL = {"model": "gpt2-tiny", "precision": "fp32", "seq_length": 64, "micro_batch_size": 4}
@@ -110,6 +112,31 @@ class AcceptOptions:
             for stage, expected in EXPECTED_S.items()
             if stage in self.stages
         }
+
+
+def arguments(options: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of `accept` that mean these options, as `to_json` has them.
+
+    A matrix is named without its folder, which may hold a user's name.
+
+    >>> arguments(AcceptOptions(quick=True, storage_mib=2048, left_out=("memory",)).to_json())
+    ['--quick', '--storage-gib', '2', '--leave-out', 'memory']
+    """
+    quick, node = bool(options.get("quick")), options.get("node")
+    possible = [stage for stage in STAGES if not node or stage not in OF_ALL_NODES]
+    stages = options.get("stages") or possible
+    usual_mib = QUICK["storage_mib"] if quick else AcceptOptions.storage_mib
+    storage_mib = options.get("storage_mib", usual_mib)
+    argv = ["--quick"] * quick
+    argv += ["--node", node] if node else []
+    if len(stages) < len(possible):
+        argv += [text for stage in stages for text in ("--stage", stage)]
+    argv += ["--soak", f"{options['soak_s']:.15g}s"] if options.get("soak_s") else []
+    if storage_mib != usual_mib:
+        argv += ["--storage-gib", f"{storage_mib / 1024:.15g}"]
+    argv += ["--storage-all"] * bool(options.get("storage_all"))
+    argv += ["--matrix", PurePath(options["matrix"]).name] if options.get("matrix") else []
+    return argv + [text for test in options.get("left_out", ()) for text in ("--leave-out", test)]
 
 
 def _rounds(nodes: int) -> int:

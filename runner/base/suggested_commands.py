@@ -1,6 +1,7 @@
 """Commands that fix a problem, ready to type: with the inventory they are for."""
 
 import shlex
+from collections.abc import Sequence
 
 from runner.base.program_name import CALLED
 
@@ -19,9 +20,9 @@ def doctor(inventory: object) -> str:
     return f"`{CALLED} doctor -i {_word(inventory)}`"
 
 
-def accept(inventory: object) -> str:
-    """Return the command that accepts the nodes of an inventory."""
-    return f"`{CALLED} accept -i {_word(inventory)}`"
+def accept(inventory: object, arguments: Sequence[str] = ()) -> str:
+    """Return the command that accepts the nodes of an inventory, with further arguments."""
+    return f"`{CALLED} accept -i {shlex.join([str(inventory or UNKNOWN), *arguments])}`"
 
 
 def spelled_out(message: str, inventory: object) -> str:

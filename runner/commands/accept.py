@@ -41,7 +41,6 @@ exit codes: 0 pass; 1 fail; 2 nothing failed, but something could not be tested;
 """
 MOST_GIB = 10_000.0
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-QUICK = {"product_s": 8.0, "storage_mib": 128, "train_iters": 20}
 
 
 def add_parser(commands: Commands) -> None:
@@ -186,7 +185,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
     """Return what was asked for. Raises UserError where nothing would be tested."""
-    from runner.accept.scope import OF_ALL_NODES, STAGES, AcceptOptions
+    from runner.accept.scope import OF_ALL_NODES, QUICK, STAGES, AcceptOptions
     from runner.doctor.probe_tests import TESTS
 
     for test in chosen.leave_out:

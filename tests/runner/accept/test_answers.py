@@ -16,7 +16,7 @@ from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageRe
 from runner.accept.acceptance_answer import AcceptAnswer
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
 from runner.accept.provider_page import page
-from runner.accept.scope import STAGES, AcceptOptions, group_sizes, rounds_of_pairs
+from runner.accept.scope import STAGES, AcceptOptions, arguments, group_sizes, rounds_of_pairs
 from runner.accept.session import EarlyEnd, Session, without_result
 from runner.accept.training import chunks, matrix_of
 from runner.base.errors import UserError
@@ -327,6 +327,42 @@ def test_a_mistake_is_refused(words: list[str], capsys: pytest.CaptureFixture[st
     assert code == 2
     said = capsys.readouterr().err
     assert words[1] in said or words[-2] in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--quick", "--leave-out", "memory", "--leave-out", "node"],
+        ["--storage-gib", "0.0654296875", "--storage-all", "--soak", "2592000s"],
+        ["--quick", "--storage-gib", "10000"],
+        ["--stage", "alike", "--stage", "training", "--soak", "1800s"],
+        ["--quick", "--node", "localhost"],
+        ["--node", "localhost", "--stage", "storage"],
+    ],
+)
+def test_the_page_says_how_accept_was_called(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[AcceptOptions] = []
+
+    def plan(options: AcceptOptions, nodes: int, device: str) -> str:
+        planned.append(options)
+        return ""
+
+    monkeypatch.setattr("runner.accept.output_files.plan", plan)
+    assert main(["accept", "--plan", *words]) == 0
+    again = arguments(planned[0].to_json())
+    assert main(["accept", "--plan", *again]) == 0
+    assert planned[0] == planned[1]
+    assert sorted(again) == sorted(words)
+
+
+def test_the_page_names_a_matrix_without_its_folder() -> None:
+    options = AcceptOptions(matrix="/home/someone/my matrix.yaml").to_json()
+    text = page(AcceptAnswer("rack", HOSTS, AcceptState(0.0, options)), Answer("rack", 0.0, HOSTS))
+    assert "accept -i INVENTORY --matrix &#39;my matrix.yaml&#39;<" in text
+    assert "someone" not in text
 
 
 def test_json_is_one_object() -> None:
