@@ -20,9 +20,10 @@ def doctor(inventory: object) -> str:
     return f"`{CALLED} doctor -i {_word(inventory)}`"
 
 
-def accept(inventory: object, arguments: Sequence[str] = ()) -> str:
+def accept(inventory: object, arguments: Sequence[str]) -> str:
     """Return the command that accepts the nodes of an inventory, with further arguments."""
-    return f"`{CALLED} accept -i {shlex.join([str(inventory or UNKNOWN), *arguments])}`"
+    further = "".join(f" {shlex.quote(argument)}" for argument in arguments)
+    return f"`{CALLED} accept -i {_word(inventory)}{further}`"
 
 
 def spelled_out(message: str, inventory: object) -> str:
