@@ -8,7 +8,6 @@ import json
 import math
 import shlex
 import shutil
-import tempfile
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,12 +21,7 @@ from runner.base.streams import complain, nobody_reads, reader_is_gone, say, say
 from runner.terms.printed_answers import ScriptAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runner.folder.campaign import Campaign
     from runner.folder.events import Event
-    from runner.serve.report_file import ReportFile
-    from runner.serve.report_server import ReportServer
 
 EXIT_CODES = "exit codes: 0 all ok or queued, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
 
@@ -46,7 +40,6 @@ docs/matrix.md explains the matrix file, key by key.
   python -m runner bench matrix.yaml --dry-run            what would run, exactly
   python -m runner bench matrix.yaml --plan               results kept, new, hidden; time needed
   python -m runner bench matrix.yaml --report report.html a page that is rewritten after each run
-  python -m runner bench matrix.yaml --serve              the live report, in a local browser
   python -m runner bench m.yaml -i inventory/mine --only '*zero_stage=1*'
 
 {EXIT_CODES}
@@ -89,20 +82,12 @@ def add_parser(commands: Commands) -> None:
         action="store_true",
         help="show which results are kept, new or hidden, and the time needed; no connection",
     )
-    before.add_argument(
-        "--serve",
-        type=_port,
-        nargs="?",
-        const=0,
-        metavar="PORT",
-        help="show the report in a browser of this machine while it runs; its address is printed"
-        " (default: a free port; docs/how-to/live-page.md)",
-    )
     command.add_argument(
         "--report",
         type=_writable,
         metavar="FILE",
-        help="write the report (collect --format html) to FILE after each run",
+        help="write the report (collect --format html) to FILE after each run"
+        " (docs/how-to/live-page.md)",
     )
     command.add_argument(
         "--metrics",
@@ -163,15 +148,6 @@ def _count(word: str) -> int:
     """Read a whole number of at least 0."""
     if not word.isdecimal():
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 0")
-    return int(word)
-
-
-def _port(word: str) -> int:
-    """Read a TCP port."""
-    if not (word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65_536):
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not a port from 1 to 65535; to have a free one chosen, put --serve last"
-        )
     return int(word)
 
 
@@ -282,17 +258,22 @@ def run(chosen: argparse.Namespace) -> int:
     if detached and detached.process:
         return detached.see_off(as_json=as_json)
     with Notifier(chosen.notify, complain) as notify, ExitStack() as stack:
-        page = _Page(chosen, campaign, stack)
+        page = None
+        if chosen.report is not None:
+            from runner.report.report_file import ReportFile
+
+            page = ReportFile(chosen.report, campaign)
 
         def tell(event: Event) -> None:
             if detached:
                 detached.tell(event)
             notify(event)
-            page.tell(event, lambda line: view.console.print(one_line(line)))
+            if page:
+                page.changed()
 
         view = View(tell=tell, watched=False if detached else None)
         if chosen.metrics is not None:
-            from runner.serve.metrics_file import metrics_file
+            from runner.launch.metrics_file import metrics_file
 
             stack.enter_context(metrics_file(chosen.metrics, view.status))
         if not campaign.begun and not chosen.only and (line := offer(matrix, machines)):
@@ -313,7 +294,8 @@ def run(chosen: argparse.Namespace) -> int:
             )
         except BaseException as error:
             view.broken_off(error)
-            page.finish(interrupted=True)
+            if page:
+                page.finish()
             raise
         if campaign.begun and not tally.submitted:
             try:
@@ -322,47 +304,9 @@ def run(chosen: argparse.Namespace) -> int:
                 if not reader_is_gone(error):
                     raise
                 nobody_reads()
-        page.finish(interrupted=tally.interrupted)
+        if page:
+            page.finish()
     return tally.exit_code
-
-
-class _Page:
-    """The report that is rewritten while bench runs, and served; nothing of both unless asked."""
-
-    def __init__(self, chosen: argparse.Namespace, campaign: Campaign, stack: ExitStack) -> None:
-        self.file: ReportFile | None = None
-        self.server: ReportServer | None = None
-        if chosen.report is None and chosen.serve is None:
-            return
-        from runner.launch.progress_layout import Picture
-        from runner.launch.status import look
-        from runner.serve.report_file import ReportFile, words_of
-        from runner.serve.report_server import served
-
-        path = chosen.report
-        if path is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trainbench-"))
-            path = Path(folder) / "report.html"
-        if chosen.serve is not None:
-            self.server = stack.enter_context(served(path, chosen.serve))
-        self.file = ReportFile(path, campaign, words_of(lambda: Picture(look(campaign)).words))
-
-    def tell(self, event: Event, say_line: Callable[[str], None]) -> None:
-        """Have the report rewritten; say where it is served when the campaign begins."""
-        from runner.folder.events import CAMPAIGN_BEGUN
-
-        if self.file:
-            self.file.changed()
-        if self.server and event.event == CAMPAIGN_BEGUN:
-            for line in self.server.words:
-                say_line(line)
-
-    def finish(self, *, interrupted: bool) -> None:
-        """Write the last report, and let its readers have it; Ctrl-C does not wait for them."""
-        if self.file:
-            self.file.finish()
-        if self.server and not interrupted:
-            self.server.last()
 
 
 def _writable(word: str) -> Path:

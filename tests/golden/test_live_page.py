@@ -1,11 +1,8 @@
-"""`bench --serve` as a whole: a page that changes while the campaign runs, and ends with it."""
+"""`bench --report` and `--metrics`: files that follow a campaign while it runs."""
 
 import re
 import signal
-import socket
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,12 +36,6 @@ def bench(tmp_path: Path, stand_in_root: Path) -> Bench:
     return Bench(tmp_path, root, {**MATRIX, "defaults": {**MATRIX["defaults"], "env": env}})
 
 
-def read(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=20) as answer:
-        text: str = answer.read().decode()
-    return text
-
-
 def until(found: Callable[[], Any], patience_s: float = 300) -> Any:
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
@@ -54,28 +45,19 @@ def until(found: Callable[[], Any], patience_s: float = 300) -> Any:
     raise TimeoutError
 
 
-def address_of(bench: Bench) -> str:
-    line = until(lambda: re.search(r"live page until bench ends: (\S+)", bench.said()))
-    return str(line[1])
-
-
 def test_the_page_changes_while_bench_runs_and_ends_with_it(bench: Bench, tmp_path: Path) -> None:
-    """The file that --report names is what --serve serves."""
     file = tmp_path / "report.html"
-    bench.start("--serve", "--report", str(file))
-    address = address_of(bench)
-    begun = until(lambda: page if RUNNING in (page := read(address)) else None)
+    bench.start("--report", str(file))
+    until(lambda: file.exists() or None)
+    begun = until(lambda: page if RUNNING in (page := file.read_text()) else None)
     assert REFRESH in begun
     (tmp_path / "seen").touch()
-    ended = until(lambda: page if REFRESH not in (page := read(address)) else None)
-    assert RUNNING not in ended
-    assert len(re.findall(r"<span class=\"pill ok\">ok</span>", ended)) >= 2
     code, said = bench.finish()
     assert code == 0, said
-    assert said.count(address) == 1
-    assert file.read_text() == ended
-    with pytest.raises(urllib.error.URLError):
-        read(address)
+    ended = file.read_text()
+    assert RUNNING not in ended
+    assert REFRESH not in ended
+    assert len(re.findall(r"<span class=\"pill ok\">ok</span>", ended)) >= 2
 
 
 def test_prometheus_reads_how_far_it_is(
@@ -126,20 +108,3 @@ def test_a_report_in_no_folder_is_refused(bench: Bench, tmp_path: Path) -> None:
     ended = bench.run("--report", str(tmp_path / "none" / "x.html"))
     assert ended.returncode == 2
     assert "name a file in a folder that exists" in ended.stderr
-
-
-def test_a_port_in_use_is_one_sentence_and_nothing_runs(bench: Bench) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        ended = bench.run("--serve", port)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith(f"error: --serve cannot have port {port}: another program")
-    assert ended.stderr.count("\n") == 1
-    assert not bench.campaign.exists()
-
-
-@pytest.mark.parametrize("word", ["0", "65536", "x", "-1", "8_0", "\u0661", "9" * 5000])
-def test_what_is_no_port_is_refused(bench: Bench, word: str) -> None:
-    ended = bench.run("--serve", word)
-    assert ended.returncode == 2
-    assert "Traceback" not in ended.stderr

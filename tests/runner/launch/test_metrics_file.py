@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from runner.launch import metrics_file as file
 from runner.launch.campaign_status import Running, Status
-from runner.serve import metrics_file as file
-from runner.serve.metrics_file import to_prometheus
+from runner.launch.metrics_file import to_prometheus
 
 RUN = Running("a=1", 2, 1, 12.5, "/f", iteration=3, samples_per_s=98.5, loss=math.nan, power_w=700)
 

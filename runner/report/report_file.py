@@ -9,13 +9,14 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.base.files import atomic_file
 from runner.base.streams import complain
 from runner.folder.campaign import Campaign
+from runner.launch.progress_layout import Picture
+from runner.launch.status import look
 
 SHARE = 10
 LEAST_S = 5.0  # between two writings
@@ -24,11 +25,10 @@ LOW_PRIORITY = 10  # a tenth of a processor that trainers share; at 19 a page to
 
 
 class ReportFile:
-    """A page that follows a campaign; `progress_text` says how far that is."""
+    """A page that follows a campaign, and says how far that is."""
 
-    def __init__(self, path: Path, campaign: Campaign, progress_text: Callable[[], str]) -> None:
-        self.path = path
-        self._campaign, self._progress_text = campaign, progress_text
+    def __init__(self, path: Path, campaign: Campaign) -> None:
+        self.path, self._campaign = path, campaign
         self._turn = threading.Condition()
         self._changed = self._is_final = False
         self._thread = threading.Thread(target=self._work, name="report", daemon=True)
@@ -67,7 +67,7 @@ class ReportFile:
 
     def _write(self, is_final: bool) -> None:
         try:
-            live = "" if is_final else self._progress_text() or "The campaign runs."
+            live = "" if is_final else _progress(self._campaign)
             with atomic_file(self.path) as stream:
                 stream.write(page_of(self._campaign, self.path.resolve().parent, live).encode())
         except Exception as error:  # whatever the folder holds: the campaign itself goes on
@@ -89,13 +89,9 @@ def page_of(campaign: Campaign, base: Path, live: str) -> str:
     return to_html(document, live=live)
 
 
-def words_of(look: Callable[[], str]) -> Callable[[], str]:
-    """Return what says how far a campaign is, and nothing before it began."""
-
-    def progress_text() -> str:
-        try:
-            return look()
-        except (UserError, OSError):
-            return ""
-
-    return progress_text
+def _progress(campaign: Campaign) -> str:
+    """Say how far a campaign is, as `status` does."""
+    try:
+        return Picture(look(campaign)).words
+    except (UserError, OSError):
+        return "The campaign runs."

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.folder.campaign import Campaign
-from runner.serve import report_file
-from runner.serve.report_file import LOW_PRIORITY, ReportFile
+from runner.report import report_file
+from runner.report.report_file import LOW_PRIORITY, ReportFile
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 
@@ -23,14 +23,14 @@ def test_it_says_how_far_the_campaign_is_until_the_last_one(
     campaign: Campaign, tmp_path: Path
 ) -> None:
     target = tmp_path / "report.html"
-    page = ReportFile(target, campaign, lambda: "1 of 2 runs")
+    page = ReportFile(target, campaign)
     assert not target.exists()
     page.changed()
     end = time.monotonic() + 280
     while not target.exists() and time.monotonic() < end:
         time.sleep(0.05)
     text = target.read_text()
-    assert "1 of 2 runs This page reloads" in text
+    assert "2 of 2 ended This page reloads" in text
     assert 'http-equiv="refresh"' in text
     page.finish()
     text = target.read_text()
@@ -49,7 +49,7 @@ def test_the_last_page_has_the_priority_of_bench(
         return live
 
     monkeypatch.setattr(report_file, "page_of", page_of)
-    page = ReportFile(tmp_path / "report.html", campaign, str)
+    page = ReportFile(tmp_path / "report.html", campaign)
     page.changed()
     end = time.monotonic() + 280
     while not priorities and time.monotonic() < end:
@@ -61,7 +61,7 @@ def test_the_last_page_has_the_priority_of_bench(
 
 
 def test_a_campaign_that_never_began_leaves_no_file(tmp_path: Path) -> None:
-    page = ReportFile(tmp_path / "report.html", Campaign(tmp_path / "none"), str)
+    page = ReportFile(tmp_path / "report.html", Campaign(tmp_path / "none"))
     page.changed()
     page.finish()
     assert list(tmp_path.iterdir()) == []
@@ -77,6 +77,6 @@ def test_a_page_that_cannot_be_made_is_one_line(
         raise ValueError("no\nfigures")
 
     monkeypatch.setattr(report_file, "page_of", broken)
-    page = ReportFile(tmp_path / "report.html", campaign, str)
+    page = ReportFile(tmp_path / "report.html", campaign)
     page.finish()
     assert capsys.readouterr().err.count("was not written: no") == 1

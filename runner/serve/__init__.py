@@ -1,1 +1,0 @@
-"""Served while bench runs: the report, figures for Prometheus."""
