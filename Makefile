@@ -13,7 +13,8 @@ NODES ?= 4
 CASES ?= 100000
 SECONDS ?= 1200
 SEED ?=
-# Of `make pages`: a folder for pictures and PDFs of all pages.
+# Of `make nightly`: tests/nightly.py names them; of its suite `pages` a folder for pictures and PDFs of all pages.
+SUITE ?=
 PAGES ?=
 # Of `make same-learning` and `make energy-check`: cuda or cpu, which takes hours of the former.
 DEVICE ?= cpu
@@ -44,7 +45,6 @@ SETUP := python -m runner setup --yes
 GPUS := .trainbench/inventory/gpu
 GPU_NODES := .trainbench/gpu-nodes
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NOT_SLOW := not slow and not oneflow and not slurm and not pages
 SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/say-next tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
@@ -90,7 +90,7 @@ test:  ## Lint, unit, golden, role and trainer tests, then those on real test no
 	@$(MAKE) --no-print-directory $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 3 lint setup compiled-tests
 	tools/system-packages
-	$(PYTEST) -m '$(NOT_SLOW)' tests
+	$(PYTEST) tests
 
 # Each of pytest's workers would rewrite the assertions of all tests by itself: 9 s of a core each.
 .PHONY: compiled-tests
@@ -108,17 +108,30 @@ lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production
 
 .PHONY: unit
 unit: $(VENV)/.dev setup  ## Tests that need no root: unit, golden (whole commands), roles, trainer
-	$(PYTEST) -m 'not cluster and $(NOT_SLOW)' tests
+	$(PYTEST) -m 'not cluster' tests
 
 .PHONY: nodes
 nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 	tools/system-packages
-	$(PYTEST) -m 'cluster and $(NOT_SLOW)' tests
+	$(PYTEST) -m cluster tests
 
-.PHONY: slow
-slow: $(VENV)/.dev setup  ## The slow tests: repeated exits, a bare node set up from nothing
+PROGRAMS_acceptance := bindfs faketime tc taskset
+PROGRAMS_pages := chromium pdftotext
+
+.PHONY: nightly
+ifeq ($(SUITE),)
+nightly: $(VENV)/.dev  ## SUITE=...: run a suite outside `make test`; without it: how each one ended last (root)
+	@python -m tests.nightly
+else
+nightly: $(VENV)/$(if $(filter pages,$(SUITE)),.pages,.dev) setup
 	tools/system-packages
-	python -m pytest -q -m slow tests
+	$(if $(PROGRAMS_$(SUITE)),tools/system-packages $(PROGRAMS_$(SUITE)))
+	rm -f build/nightly/$(SUITE).xml
+	$(if $(PAGES),TRAINBENCH_PAGES=$(abspath $(PAGES))) python -m pytest -q --nightly $(SUITE) \
+	  --junitxml build/nightly/$(SUITE).xml tests || failed=$$?; \
+	python -m tests.nightly $(SUITE); \
+	exit $${failed:-0}
+endif
 
 .PHONY: faults
 faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes, as a table (root)
@@ -136,11 +149,6 @@ acceptance: $(VENV)/.dev setup  ## Plants faults for `accept` to find, accepts c
 	tools/system-packages bindfs faketime tc taskset
 	python -m tests.acceptance
 
-.PHONY: hostile
-hostile: $(VENV)/.dev  ## A node that answers in every way of docs/security.md, on real test nodes (root)
-	tools/system-packages
-	python -m pytest -q -m 'cluster or slow' tests/on_nodes/test_hostile_node.py
-
 .PHONY: soak
 soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
 	tools/system-packages
@@ -154,16 +162,6 @@ kills: $(VENV)/.dev  ## 50 kill -9 at random moments of campaigns with secrets, 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)
 	python -m tests.fuzz --cases $(CASES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
-
-.PHONY: pages
-pages: $(VENV)/.pages  ## The report in a real browser: looks, use, accessibility, print (Chromium; PAGES=FOLDER keeps pictures)
-	tools/system-packages chromium pdftotext
-	$(if $(PAGES),TRAINBENCH_PAGES=$(abspath $(PAGES))) python -m pytest -q -n 2 --dist loadfile -m pages tests/pages
-
-.PHONY: oneflow
-oneflow: $(VENV)/.dev  ## Install OneFlow 0.8.0 of the package index on a test node, and import it (827 MB)
-	tools/system-packages
-	python -m pytest -q -m oneflow tests
 
 .PHONY: setup
 setup: $(VENV)/.run  ## Set up this machine as the node of inventory/local
@@ -180,11 +178,6 @@ cluster: $(VENV)/.dev  ## Bring up NODES=4 real test nodes on this machine (root
 .PHONY: cluster-down
 cluster-down: $(VENV)/.dev  ## Take this checkout's test nodes down, without a trace (ALL=1: the machine's)
 	python -m tests.cluster down $(if $(ALL),--all,--mine)
-
-.PHONY: slurm
-slurm: $(VENV)/.dev  ## The whole flow on real Slurm: setup, doctor, both modes, compare (root, ten minutes)
-	tools/system-packages
-	python -m pytest -q -m slurm tests
 
 .PHONY: slurm-cluster
 slurm-cluster: $(VENV)/.dev  ## Bring up Slurm: a login node and NODES=4 compute nodes on this machine (root)

@@ -10,7 +10,12 @@ import pytest
 from runner.systems.common.pins import pins
 from tests import stand_in
 
-pytest_plugins = ["tests.cluster.fixtures", "tests.roles.apt_repository", "tests.workers"]
+pytest_plugins = [
+    "tests.cluster.fixtures",
+    "tests.roles.apt_repository",
+    "tests.workers",
+    "tests.nightly",
+]
 ROOT = Path(__file__).resolve().parents[1]
 
 

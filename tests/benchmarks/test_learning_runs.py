@@ -48,7 +48,7 @@ def test_what_faults_stand_for_is_in_the_trainer() -> None:
     assert "\ndef learning_rate(step: int, options: Namespace) -> float:" in trainer
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 def test_each_fault_changes_the_curves(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     learning.write_language(tmp_path / "text_document")

@@ -115,7 +115,7 @@ def test_shared_memory_is_refused_by_holder_and_leftovers_are_noted(
         node.exec(["sh", "-c", "rm -f /dev/shm/*; mount -o remount,size=50% /dev/shm"], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_a_gpu_in_use_and_what_a_killed_supervisor_left(
     tmp_path: Path, real_nodes: RealNodes, stand_in_root: Path
 ) -> None:

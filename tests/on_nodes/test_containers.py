@@ -26,7 +26,11 @@ from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("nodes", by_day="minutes"),
+]
 
 PORT = 8765
 # Kept between sessions: a minute and 350 MB of downloads.

@@ -15,7 +15,11 @@ from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.documented_commands import ACCEPT, CLUSTER, ON_NODES, README, commands
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nightly("nodes", by_day="minutes"),
+    pytest.mark.timeout(1800),
+]
 # They judge nodes that share two cores: exit code 1 is a slow one, 2 too noisy to tell.
 # The page says to fit scaling.yaml, of nodes with eight GPUs, to one's own.
 FITTED = {

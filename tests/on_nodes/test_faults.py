@@ -96,7 +96,7 @@ def test_trainer_killed_on_one_node(tmp_path: Path, group: Group) -> None:
     assert_next_cell_ran(bench, group)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_sshd_gone_listener_and_sessions(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({}))
     group.nodes[1].kill_sshd()
@@ -128,7 +128,7 @@ def test_link_cut(tmp_path: Path, group: Group) -> None:
     assert_next_cell_ran(bench, group)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_listener_alone_killed_ends_nothing(tmp_path: Path, group: Group) -> None:
     cells = matrix({"STEP_S": "0.02"})
     bench = started(tmp_path, group, cells)
@@ -139,7 +139,7 @@ def test_listener_alone_killed_ends_nothing(tmp_path: Path, group: Group) -> Non
     assert_next_cell_ran(bench, group, code=0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_trainer_that_ignores_term_and_daemonises(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({"ACT": "hang"}, time_limit_s=3), step=2)
     bench.wait_for_outcome("env=STEP_S", 20)
@@ -198,7 +198,7 @@ def test_ctrl_c_once_keeps_all_and_goes_on_later(tmp_path: Path, pair: Group) ->
     assert bench.outcome("env=STEP_S", attempt=2)["status"] == "ok"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_one_rank_fails_before_any_step(tmp_path: Path, group: Group) -> None:
     cells = matrix({"ACT": "fail_first", "ACT_RANK": "2"})
     bench = Bench(tmp_path, group.inventory, cells)
@@ -213,7 +213,7 @@ def test_one_rank_fails_before_any_step(tmp_path: Path, group: Group) -> None:
     assert_next_cell_ran(bench, group)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_exit_0_without_a_step_has_no_steps(tmp_path: Path, group: Group) -> None:
     bench = Bench(tmp_path, group.inventory, matrix({"ACT": "no_step"}))
     bench.start()
@@ -222,7 +222,7 @@ def test_exit_0_without_a_step_has_no_steps(tmp_path: Path, group: Group) -> Non
     assert_next_cell_ran(bench, group)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_port_in_use_is_noticed_and_another_taken(tmp_path: Path, group: Group) -> None:
 
     cells = matrix({"STEP_S": "0.001"})
@@ -268,7 +268,7 @@ def test_stop_ends_what_runs(tmp_path: Path, pair: Group) -> None:
     assert bench.outcome("env=STEP_S")["cause"] == "stopped"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_two_benches_at_once_do_not_mix(tmp_path: Path, group: Group) -> None:
     bench = started(tmp_path, group, matrix({"STEP_S": "0.06"}))
     same = bench.run()

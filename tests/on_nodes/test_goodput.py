@@ -78,7 +78,7 @@ def test_a_folder_that_is_not_shared_is_named(tmp_path: Path, real_nodes: RealNo
     assert "cluster_checkpoints" in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_torch_goes_on_with_fewer_nodes(tmp_path: Path, real_nodes: RealNodes) -> None:
     shared = real_nodes(3).cluster.shared / tmp_path.name
     given = {

@@ -2,7 +2,7 @@
 
 tests/hostile.py has the ways, and how each ends; docs/security.md lists them. Whatever it is, the
 campaign goes on to its end, the honest node's files and ssh are as before, and nothing that is
-printed holds a control character. `make hostile` lets all of them happen.
+printed holds a control character. `make nightly SUITE=hostile` lets all of them happen.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def test_a_dozen_ways_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_r
     play(tmp_path, group, stand_in_root, CHOSEN, timeout=360)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("hostile")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("programs", RUNS, ids=["prepare", "poll", "fetch"])
 def test_every_way_of_a_hostile_node_in_a_run(
@@ -192,7 +192,7 @@ def test_facts_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_root: Pa
     asked(tmp_path, group, stand_in_root, ways)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("hostile")
 @pytest.mark.timeout(600)
 def test_every_fact_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_root: Path) -> None:
     asked(tmp_path, group, stand_in_root, sorted(OTHERS, key="env-odd".__eq__))

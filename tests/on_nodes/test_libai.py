@@ -23,7 +23,12 @@ from tests.on_nodes.campaign import Bench
 from tests.roles.play import Ran, play
 from tests.upstream.mirrors import whole
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("nodes", by_day="minutes"),
+    pytest.mark.timeout(2400),
+]
 PIN = "9fc504c4-cpu"
 BASE = "/opt/trainbench-libai"
 MATRIX = {

@@ -12,7 +12,11 @@ from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("nodes", by_day="minutes"),
+]
 
 DEEPSPEED: dict[str, Any] = {"engine": "deepspeed", "pin": "deepspeed-0.19"}
 CELLS: list[dict[str, Any]] = [

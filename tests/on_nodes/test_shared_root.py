@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("nodes", by_day="minutes")]
 
 TORCH = ROOT / ".trainbench" / "systems" / "torch_gpt" / "torch-2.13" / "env" / "bin" / "python3"
 PARTS = ("--tags", "validate,software,data,verify")

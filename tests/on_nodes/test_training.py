@@ -65,7 +65,7 @@ def test_trains_on_four_nodes_after_setup(tmp_path: Path, group: Group) -> None:
     assert 4.0 < row["final_loss"] < 8.2  # ln(4096) is 8.3: it fell
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Group) -> None:
     axes = {"train_iters": [2000, 6]}
     bench = Bench(tmp_path, group.inventory, matrix(axes=axes))
@@ -87,7 +87,7 @@ def test_killed_trainer_is_named_and_next_cell_trains(tmp_path: Path, group: Gro
     wait(lambda: not any("train.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes")
 def test_a_stopped_rank_is_named_and_every_rank_writes_where_it_stands(
     tmp_path: Path, group: Group
 ) -> None:

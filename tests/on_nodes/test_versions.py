@@ -91,7 +91,7 @@ def trainer(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Trainer]:
     group.nodes[0].exec(["rm", "-rf", FOLDER], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes", by_day="minutes")
 @pytest.mark.timeout(900)
 def test_ci_is_killed_goes_on_and_says_worse(trainer: Trainer, tmp_path: Path) -> None:
     good, bad = trainer.commits[SLOW - 1], trainer.commits[SLOW]
@@ -115,7 +115,7 @@ def test_ci_is_killed_goes_on_and_says_worse(trainer: Trainer, tmp_path: Path) -
     assert 'failures="1"' in junit.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes", by_day="minutes")
 @pytest.mark.timeout(900)
 def test_bisect_is_killed_goes_on_and_skips_what_does_not_build(trainer: Trainer) -> None:
     words = (str(trainer.folder / "perf.yaml"), "--good", "main~5", "--bad", "main")
@@ -134,7 +134,7 @@ def test_bisect_is_killed_goes_on_and_skips_what_does_not_build(trainer: Trainer
     assert f'"change {SLOW}"' in said.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("nodes", by_day="minutes")
 @pytest.mark.timeout(900)
 def test_a_version_that_does_not_build_is_named(trainer: Trainer) -> None:
     broken = trainer.commits[BROKEN]

@@ -7,7 +7,7 @@ from tests.on_slurm.__main__ import run
 from tests.on_slurm.campaign import install_stand_in
 from tests.on_slurm.faults import FAULTS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm, pytest.mark.network]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row"), pytest.mark.network]
 
 
 def test_the_database_knows_a_job_that_all_others_forgot() -> None:

@@ -10,7 +10,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly("slurm", by_day="row"), pytest.mark.cluster]
 
 ALLOCATION = {"slurm_mode": "allocation", "slurm_nodes": 2}
 

@@ -9,7 +9,7 @@ from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 EVIL = """it's "$HOME" `id` $(id) * \\ é"""
 SAY = (

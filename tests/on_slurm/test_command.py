@@ -10,7 +10,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.test_your_own_trainer import fenced
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 SHELL = "for s in 1 2 3 4 5; do echo step $s at {master_addr} {master_port}, {node_rank}; done"
 

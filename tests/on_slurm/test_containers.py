@@ -23,7 +23,7 @@ from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 from tests.on_slurm.tiny_image import write_image
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 PLAIN = "PATH=/usr/local/bin:/usr/bin:/bin\n"
 IMAGE = f"{PLAIN}VALUE=the image's\n"

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import chown, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 
 def doctor(slurm: SlurmCluster, folder: Path, *within: str, **variables: Any) -> tuple[int, Any]:

@@ -19,7 +19,7 @@ from tests.on_nodes.campaign import wait
 from tests.on_nodes.goodput import TRAINER, defaults
 from tests.on_slurm.campaign import SlurmBench, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 
 def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any) -> SlurmBench:

@@ -8,7 +8,7 @@ from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly("slurm", by_day="row"), pytest.mark.cluster]
 
 
 def test_cells_and_the_command_line_ask_the_queue(slurm_cluster: SlurmCluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import chown, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 
 def test_setup_in_a_job_is_a_command_to_type(slurm_cluster: SlurmCluster) -> None:

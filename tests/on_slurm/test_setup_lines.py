@@ -13,7 +13,7 @@ from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.slurm,
+    pytest.mark.nightly("slurm", by_day="row"),
     pytest.mark.skipif(
         not os.path.exists("/etc/profile.d/modules.sh"),
         reason="there is no environment-modules: tools/system-packages",

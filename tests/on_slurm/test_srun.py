@@ -14,7 +14,7 @@ from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, user_folder
 from tests.on_slurm.test_whole import losses
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 RANKS = "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $NODE_RANK"
 SLURMS = "$SLURM_PROCID $SLURM_LOCALID $SLURM_NTASKS"

@@ -11,7 +11,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly("slurm", by_day="row"), pytest.mark.cluster]
 
 
 def bench_of(slurm: SlurmCluster, name: str, step_s: float, **variables: object) -> SlurmBench:

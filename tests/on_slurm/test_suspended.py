@@ -12,7 +12,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slurm]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
 
 def test_a_suspended_job_goes_on_and_says_so(slurm_cluster: SlurmCluster) -> None:

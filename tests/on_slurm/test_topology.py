@@ -9,7 +9,7 @@ from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly("slurm", by_day="row"), pytest.mark.cluster]
 TOPOLOGY = "/etc/slurm/topology.conf"
 
 

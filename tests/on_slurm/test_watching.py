@@ -15,7 +15,7 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import wait
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly("slurm", by_day="row"), pytest.mark.cluster]
 
 NODES = {"node2", "node3", "node4", "node5"}
 

@@ -1,6 +1,6 @@
 """The whole flow on real Slurm, as an ordinary user: setup, doctor, bench in both modes, compare.
 
-`make slurm`: minutes, most of them for pip to install torch on the folder that the nodes share.
+Minutes, most of them for pip to install torch on the folder that the nodes share.
 """
 
 import json
@@ -15,7 +15,11 @@ from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.campaign import Bench
 from tests.on_slurm.campaign import SlurmBench, user_folder, with_torch_gpt
 
-pytestmark = [pytest.mark.slurm, pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.nightly("slurm", by_day="row"),
+    pytest.mark.cluster,
+    pytest.mark.timeout(1200),
+]
 CELLS = ("nodes=1", "nodes=2", "nodes=4")
 
 

@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
-    assert program, "these tests need chromium; make pages installs it"
+    assert program, "these tests need chromium; make nightly SUITE=pages installs it"
     with sync_playwright() as playwright:
         quiet = ("no-first-run", "disable-background-networking", "disable-component-update")
         browser = playwright.chromium.launch(

@@ -16,7 +16,7 @@ from tests.pages.reports import CAMPAIGNS, page_of
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.pages
+pytestmark = pytest.mark.nightly("pages", by_day="Chromium is 300 MB")
 
 # What reaches over the window's edge, and text that reaches over its plot's: but for what scrolls.
 CLIPPED = """() => {

@@ -16,7 +16,7 @@ from tests.runner.many_campaigns import nights, stepping
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.pages
+pytestmark = pytest.mark.nightly("pages", by_day="Chromium is 300 MB")
 
 TAGS = "<script>alert(1)</script><img src=x onerror=alert(1)></pre></script>"
 

@@ -14,7 +14,7 @@ from tests.pages.conftest import Open
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = pytest.mark.pages
+pytestmark = pytest.mark.nightly("pages", by_day="Chromium is 300 MB")
 
 RATE, STATUS = "samples_per_s", "status"
 

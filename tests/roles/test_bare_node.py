@@ -8,7 +8,11 @@ from tests.cluster.fixtures import RealNodes
 from tests.on_nodes.campaign import Bench
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("setup", by_day="minutes"),
+]
 
 
 def test_bare_node_is_set_up_and_trains(tmp_path: Path, real_nodes: RealNodes) -> None:

@@ -23,7 +23,7 @@ from tests.cluster.inventory import interpreter
 from tests.conftest import ROOT
 from tests.roles.play import Ran, play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("setup", by_day="minutes")]
 BASE = "/opt/trainbench-conda"
 PORT = 8099
 PLAYBOOK = """

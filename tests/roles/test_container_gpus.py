@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.fixtures import Group, RealNodes
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("setup", by_day="minutes")]
 ROOT_FOLDER = "/opt/trainbench-gpus"
 VARIABLES = {
     "cluster_root": ROOT_FOLDER,

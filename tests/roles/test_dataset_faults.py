@@ -28,7 +28,7 @@ from tests.conftest import ROOT as REPOSITORY
 from tests.roles.play import Ran, play
 
 tokenizers = pytest.importorskip("tokenizers")
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("setup", by_day="minutes")]
 OSCAR = "huggingface.co/bigscience/misc-test-data/resolve/main/stas/oscar-1GB.jsonl.xz"
 VOCAB = "s3.amazonaws.com/models.huggingface.co/bert/gpt2-vocab.json"
 MERGES = "s3.amazonaws.com/models.huggingface.co/bert/gpt2-merges.txt"

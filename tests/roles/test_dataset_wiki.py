@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.roles.play import play
 
 tokenizers = pytest.importorskip("tokenizers")
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = [pytest.mark.network, pytest.mark.nightly("setup", by_day="minutes")]
 PAGES = 2000
 
 

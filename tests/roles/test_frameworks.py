@@ -29,7 +29,7 @@ def run(group: Group, folder: Path, pin: dict[str, Any], **more: Any) -> Ran:
     return play_trainer(group, folder, timeout=1800, **extra)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup", by_day="minutes")
 @pytest.mark.timeout(1800)
 def test_deepspeed_of_today_is_installed_and_its_report_read(group: Group, tmp_path: Path) -> None:
     node = group.nodes[0]
@@ -57,7 +57,7 @@ def test_deepspeed_of_today_is_installed_and_its_report_read(group: Group, tmp_p
     assert "deepspeed: ds_report fails" in unread.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup", by_day="minutes")
 @pytest.mark.timeout(1800)
 def test_document_001s_pins_are_installed_on_python_3_8(group: Group, tmp_path: Path) -> None:
     """As the document has them but for apex, which needs CUDA; pydantic 2, which its DeepSpeed
@@ -86,10 +86,10 @@ def test_document_001s_pins_are_installed_on_python_3_8(group: Group, tmp_path: 
     assert {name: versions[name] for name in wanted} == wanted
 
 
-@pytest.mark.oneflow
+@pytest.mark.nightly("oneflow", by_day="827 MB")
 @pytest.mark.timeout(3600)
 def test_oneflow_0_8_0_of_the_index_is_installed_and_imported(group: Group, tmp_path: Path) -> None:
-    """827 MB: `make oneflow`. PIP_FIND_LINKS may name a folder that has the wheel already."""
+    """PIP_FIND_LINKS may name a folder that has the wheel already."""
     pin = {
         "python": "3.8",
         "requirements": ["numpy==1.22.0"],

@@ -7,7 +7,11 @@ import pytest
 from tests.cluster.fixtures import RealNodes
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("setup", by_day="minutes"),
+]
 VARIABLES = {
     "cluster_root": "/opt/trainbench-alone",
     "cluster_systems": ["torch_gpt"],

@@ -10,7 +10,11 @@ from tests.cluster.fixtures import RealNodes
 from tests.roles.apt_repository import Vendor
 from tests.roles.play import play
 
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("setup", by_day="minutes"),
+]
 VARIABLES: dict[str, Any] = {
     "cluster_root": "/opt/trainbench-alone",
     "cluster_systems": [],

@@ -129,7 +129,7 @@ def site(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Site]:
         node.exec(["rm", "-rf", BASE], check=True)
 
 
-@pytest.mark.slow  # a minute; test_frameworks and test_setup keep to the same roles
+@pytest.mark.nightly("setup", by_day="a minute")
 def test_made_kept_and_repaired(site: Site) -> None:
     nodes = site.group.nodes
     checked = site.run("--check")
@@ -182,7 +182,7 @@ def test_made_kept_and_repaired(site: Site) -> None:
     assert site.run(entry="verify").rc == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup", by_day="minutes")
 def test_pins_that_move_on_and_nodes_that_come_later(site: Site) -> None:
     nodes = site.group.nodes
     # The first node is set up while the index has an older release of what a pin pulls in.

@@ -119,7 +119,7 @@ def test_devices_and_network_are_measured_in_torch(tmp_path: Path, group: Group)
     assert found["measured"]["notes"] == [] or "share a switch" in found["measured"]["notes"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup")
 def test_ctrl_c_ends_the_measurement_everywhere(tmp_path: Path, group: Group) -> None:
     argv = doctor(tmp_path, group.inventory, "--only", "network")
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_the_measurement_everywhere(tmp_path: Path, group: Group) ->
     wait(lambda: not any("probe.py" in str(n.processes()) for n in group.nodes), 5, "clean nodes")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup")
 def test_a_silent_node_is_named_and_the_others_are_compared(tmp_path: Path, group: Group) -> None:
     group.nodes[2].link(False)
     rc, found = asked(tmp_path, group.inventory, "--only", "env")
@@ -145,7 +145,7 @@ def test_a_silent_node_is_named_and_the_others_are_compared(tmp_path: Path, grou
     assert "2 of 3 nodes compared, 2 roles asked: node3 not asked" in found["text"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("setup")
 @pytest.mark.skipif(shutil.which("tc") is None, reason="tc (iproute2) is not installed")
 def test_a_slow_link_is_named(tmp_path: Path, group: Group) -> None:
     limit = ["rate", "200mbit", "burst", "64kb", "latency", "50ms"]

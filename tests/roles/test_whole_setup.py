@@ -20,7 +20,7 @@ from tests.roles.play import Ran, play
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.network,
-    pytest.mark.slow,
+    pytest.mark.nightly("setup", by_day="minutes"),
     pytest.mark.timeout(3000),  # torch comes to three nodes at a time, and CUDA's packages twice
 ]
 # What a run that changes nothing may have of the 50 tasks: each further system of inventory/vs adds

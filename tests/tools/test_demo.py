@@ -8,7 +8,11 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.nightly("setup", by_day="minutes"),
+    pytest.mark.network,
+    pytest.mark.timeout(1800),
+]
 
 
 def test_a_fresh_clone_shows_the_table(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ ALWAYS = [("ddp", "tp"), ("tp", "zero3"), ("zero1", "pp"), ("pp", "one"), ("tp-z
 @pytest.mark.parametrize(
     "pair",
     [
-        pytest.param(pair, id="-".join(pair), marks=() if pair in ALWAYS else pytest.mark.slow)
+        pytest.param(
+            pair, id="-".join(pair), marks=() if pair in ALWAYS else pytest.mark.nightly("training")
+        )
         for pair in PAIRS
     ],
 )
@@ -219,7 +221,7 @@ def test_a_full_disk_ends_no_training(tmp_path: Path, train: Train, more: tuple[
     assert losses(on) == losses(done)[2:]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.parametrize("more", [(), ("--checkpoint-async",)], ids=["sync", "async"])
 def test_killed_at_random_it_never_goes_on_wrong(
     tmp_path: Path,

@@ -112,7 +112,7 @@ def without_kernels() -> str:
     return "" if header.is_file() else f"no {header}"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.skipif(bool(without_kernels()), reason=without_kernels())
 def test_a_compiled_run_has_the_eager_ones_curve(tmp_path: Path) -> None:
     curves = []
@@ -126,7 +126,7 @@ def test_a_compiled_run_has_the_eager_ones_curve(tmp_path: Path) -> None:
     assert compiled == [pytest.approx(both, rel=1e-3) for both in eager]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.skipif(bool(without_kernels()), reason=without_kernels())
 def test_the_cache_gives_no_run_another_kernel_of_attention(tmp_path: Path) -> None:
     for backend, ran in (("auto", "cpu_flash"), ("math", "math"), ("math", "math")):

@@ -88,10 +88,10 @@ DENSE = ("gpt", "llama")
     [
         (2, 512),
         (4, 1024),
-        pytest.param(4, 512, marks=pytest.mark.slow),
-        pytest.param(2, 2048, marks=pytest.mark.slow),
-        pytest.param(2, 4096, marks=pytest.mark.slow),
-        pytest.param(4, 4096, marks=pytest.mark.slow),
+        pytest.param(4, 512, marks=pytest.mark.nightly("training")),
+        pytest.param(2, 2048, marks=pytest.mark.nightly("training")),
+        pytest.param(2, 4096, marks=pytest.mark.nightly("training")),
+        pytest.param(4, 4096, marks=pytest.mark.nightly("training")),
     ],
 )
 def test_samples_split_over_ranks_change_nothing(
@@ -123,8 +123,11 @@ EIGHT = ("--tensor-parallel 2 --zero-stage 2", "--tensor-parallel 2 --pipeline-p
     ("model", "ranks", "words"),
     [
         *(("llama", *case) for case in WITH),
-        *(pytest.param("gpt", *case, marks=pytest.mark.slow) for case in WITH),
-        *(pytest.param("llama", 8, words, marks=pytest.mark.slow) for words in EIGHT),
+        *(pytest.param("gpt", *case, marks=pytest.mark.nightly("training")) for case in WITH),
+        *(
+            pytest.param("llama", 8, words, marks=pytest.mark.nightly("training"))
+            for words in EIGHT
+        ),
         ("gpt", 4, "--tensor-parallel 2 --zero-stage 3 --activation-checkpointing selective"),
         ("experts", 2, ""),
     ],
@@ -136,7 +139,7 @@ def test_with_each_other_way_to_spread_a_run(
     assert same(run, train(1, model, 512)), apart(run, train(1, model, 512))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("which", ["block", "model"])
 def test_compiled(train: Train, which: str) -> None:

@@ -83,7 +83,8 @@ SLOW = (
 
 
 @pytest.mark.parametrize(
-    "layout", [*ALWAYS, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+    "layout",
+    [*ALWAYS, *(pytest.param(each, marks=pytest.mark.nightly("training")) for each in SLOW)],
 )
 def test_ways_to_spread_experts_change_nothing(train: Train, layout: str) -> None:
     ranks, options = words(layout)
@@ -125,7 +126,7 @@ def test_every_choice_is_that_of_the_loop(train: Train, choice: str, layout: str
     assert_same(train("", ranks, *options, *more), reference(train, layout, *more))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.parametrize("layout", ["dp2 tp2 ep2", "dp2 pp2 ep2", "dp2 tp2 ep2 z3"])
 @pytest.mark.parametrize("choice", ["gpt-oss", "shared", "a bias and no loss", "a large loss"])
 def test_every_choice_can_be_split(train: Train, choice: str, layout: str) -> None:
@@ -144,7 +145,7 @@ def test_capacity_drops_what_a_loop_over_the_ranks_tokens_drops(train: Train, la
     assert all(0.25 <= share < 0.6 for share in dropped)  # an even load loses a quarter
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 def test_200_steps_learn_as_the_loop_does(train: Train) -> None:
     """On two ranks with a part of the experts each; the dense one has the active experts' width."""
     ranks, options = words("dp2 ep2")

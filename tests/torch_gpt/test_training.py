@@ -235,7 +235,7 @@ def test_splitting_a_llama_changes_nothing(train: Train, words: tuple[str, ...])
     assert run.column("grad_norm") == pytest.approx(whole.column("grad_norm"), rel=2e-2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.parametrize(
     "words",
     [
@@ -283,7 +283,7 @@ def test_half_precision_stays_close(train: Train, precision: str, stage: str) ->
         assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 def test_float8_stays_close(train: Train, launch: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gathered in float8 by FSDP2. Compiling for a CPU takes a minute, and is left out here."""
     pytest.importorskip("torchao", reason="an environment from before torchao was in the pin set")
@@ -405,7 +405,7 @@ def test_without_torchrun_it_is_one_rank_that_leaves_without_pythons_finalizatio
     assert len(run.steps) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("training")
 @pytest.mark.timeout(1800)
 def test_fsdp_ranks_always_leave_in_order(launch: Train) -> None:
     """60 runs of two FSDP2 ranks: none may abort at exit, as torch 2.13 with gloo was seen to."""

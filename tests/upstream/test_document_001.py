@@ -24,7 +24,12 @@ from tests.roles.play import play
 from tests.upstream import mirrors
 
 tokenizers = pytest.importorskip("tokenizers")
-pytestmark = [pytest.mark.cluster, pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.network,
+    pytest.mark.nightly("upstream", by_day="downloads"),
+    pytest.mark.timeout(3600),
+]
 BASE = "/opt/trainbench-001"
 SYSTEM, PIN, DATASET = "megatron_deepspeed", "e52bdabb", "oscar-en-10k"
 HOME = f"{BASE}/systems/{SYSTEM}/{PIN}"

@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait
 from tests.upstream.mirrors import git, mirror
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly("upstream", by_day="downloads")]
 
 COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
 TORCH = ROOT / ".trainbench" / "systems" / "torch_gpt" / "torch-2.13" / "env" / "bin" / "python3"

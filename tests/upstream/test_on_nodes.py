@@ -229,7 +229,7 @@ def test_every_pin_with_a_source_has_its_lines() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly("upstream")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("system", "pin"), PINS, ids=[f"{s}/{p}" for s, p in PINS])
 def test_the_role_clones_patches_and_keeps_a_pin(system: str, pin: str, site: Site) -> None:
