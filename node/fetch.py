@@ -100,9 +100,8 @@ def need_room(folder: str, need: int, title: str) -> None:
     if need > free:
         raise FetchError(
             f"the disk of {folder} is too small for {title}: {human(need)} more are needed and "
-            f"{human(free)} are free; free {human(need - free)}, or set cluster_root (of "
-            "prefetch.yml: prefetch_dir) to a larger disk, and run this again: it goes on from "
-            "where it was"
+            f"{human(free)} are free; free {human(need - free)}, or set cluster_root to a "
+            "larger disk, and run this again: it goes on from where it was"
         )
 
 
@@ -111,8 +110,8 @@ def full(folder: str, title: str, need: int | None) -> FetchError:
     more = f": {human(need)} more are needed" if need is not None else ""
     return FetchError(
         f"{full_disk(folder)} while writing {title}{more}; free "
-        "some, or set cluster_root (of prefetch.yml: prefetch_dir) to a larger disk, and run this "
-        "again: it goes on from where it was"
+        "some, or set cluster_root to a larger disk, and run this again: it goes on from where it "
+        "was"
     )
 
 

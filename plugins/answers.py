@@ -20,22 +20,14 @@ from node.schema import (
     Number,
     OneOf,
     Plain,
-    Row,
     Text,
     Whole,
     Words,
 )
-from node.validated_text import Checked, FileName, HostName, InsidePath, Sha256, SshKey
+from node.validated_text import FileName, HostName, Sha256, SshKey
 
 if TYPE_CHECKING:
     from node.schema import Kind
-
-
-class DebName(Checked):
-    """The file of a Debian package, as apt calls it."""
-
-    pattern = r"[A-Za-z0-9][A-Za-z0-9.+~%_-]*\.deb"
-    description = "the name of a Debian package's file"
 
 
 COUNT = Whole()
@@ -84,10 +76,6 @@ KINDS: dict[str, Kind] = {
     "image:build": IMAGE,
     "image:load": IMAGE,
     "image:save": Fields({"identity": Sha256}),
-    "packages:plan": Fields(
-        {"scratch": Text(r"/[A-Za-z0-9_./-]+"), "files": Mapped(DebName, Row(COUNT, Sha256))}
-    ),
-    "prefetched:have": Fields({"lacking": List(InsidePath), "extra": List(Text(lines=True))}),
     "share:share": Fields(
         {"received": COUNT, "resumed": COUNT, "sent": COUNT, "lost": List(HostName)}
     ),
@@ -110,9 +98,3 @@ def pins(names: list[str]) -> Kind:
     """Return what a node answers of these pin sets."""
     sets = Fields(dict.fromkeys(names, PIN))
     return Fields({"system": FileName, "pins": sets, "differing": List(OneOf(*names))})
-
-
-def debs(names: list[str]) -> Kind:
-    """Return what a node answers of these packages, which it has downloaded."""
-    kinds = {"stanzas": Text(lines=True, most=100_000), "paths": Text()}
-    return Fields({key: Fields(dict.fromkeys(names, kind)) for key, kind in kinds.items()})

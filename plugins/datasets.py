@@ -1,4 +1,4 @@
-"""What an inventory's datasets are, by the catalogue: for setup, validate and prefetch."""
+"""What an inventory's datasets are, by the catalogue: for setup and validate."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 # Name to what the catalogue says of it; None for one that nobody describes.
 Described = dict[str, dict[str, Any] | None]
-# Literals of roles/dataset/vars/main.yml, which prefetch reads, too.
+# Literals of roles/dataset/vars/main.yml.
 PINS = ("__dataset_pins", "__dataset_pins_now", "__dataset_pins_wiki")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -41,7 +41,6 @@ from runner.commands import (
     matrices,
     mcp,
     parse,
-    prefetch,
     publish,
     rerun,
     setup,
@@ -78,7 +77,7 @@ COMMANDS = (
         docs,
         mcp,
     ),
-    *(prefetch, teardown, completion, about),
+    *(teardown, completion, about),
 )
 BY_NAME = {module.__name__.rpartition(".")[2].rstrip("_"): module for module in COMMANDS}
 

@@ -44,7 +44,6 @@ LONG = (
     " --only 'devices=8,tokens=32K,*'"
 )
 LONG_TEST = "tests/golden/test_documented.py::test_the_documents_cells_are_these_commands"
-PREFETCH = "tests/roles/test_prefetch.py::test_a_node_without_a_network_is_set_up"
 # What no test types as it stands: who runs the same, or why nobody does.
 ELSEWHERE = {
     "trainbench mcp --matrices agent-matrices -i inventory/mine --budget 2": (
@@ -56,8 +55,6 @@ ELSEWHERE = {
     "trainbench accept -i inventory/mine --soak 24h": "takes a day",
     "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node"
     " >/var/log/trainbench-accept.log 2>&1": "a site's own script, of a user that it has",
-    "trainbench prefetch -i inventory/mine": PREFETCH,
-    "trainbench setup -i inventory/mine -e site_prefetched=prefetch": PREFETCH,
     'systemd-run --user --unit=bench --working-directory="$PWD"'
     " trainbench bench matrix.yaml -i inventory/mine": "needs a systemd, which test machines lack",
     "journalctl --user -u bench -f": "needs a systemd, which test machines lack",

@@ -3,7 +3,6 @@
     state.inspection:look         answer the differences and what would fix them; change nothing
     state.inspection:verify       fail with the differences
     state.steps:begin       write down what the machine is like before a change
-    state.steps:wanted      answer what apt would be asked for, and its sources
     state.steps:keys        fetch repositories' keys, and install those that are right
     state.steps:finish      write down what the change made new; fail if something differs
     state.steps:account     the same after a failure: fails for nothing that differs

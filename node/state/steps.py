@@ -1,8 +1,7 @@
-"""The steps around a change, which write ledgers and keys, and what prefetch asks."""
+"""The steps around a change, which write ledgers and keys."""
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from typing import Any
@@ -13,8 +12,7 @@ from . import ledger as books
 from .compare import compare, own_repositories
 from .keys import dearmor, key_fault
 from .machine import CHECK_S, LEDGERS, ROOT, read_machine, run
-from .packages import split
-from .repositories import keyring, sources
+from .repositories import keyring
 from .spec import Spec, StateError
 
 MOST_BYTES = 1 << 20  # of a key
@@ -71,24 +69,6 @@ def keys(spec: Spec) -> dict[str, Any]:
             os.chmod(path + ".new", 0o644)
             os.replace(path + ".new", path)
     return {}
-
-
-def wanted(spec: Spec) -> dict[str, Any]:
-    """What apt would be asked for, and the repositories that nobody else has configured."""
-    machine = read_machine(spec)
-    entries = []
-    for repository in own_repositories(spec, machine):
-        text = sources(repository)["content"]
-        ring = base64.b64encode(fetched_key(repository)).decode()
-        entries.append({"name": repository["name"], "content": text, "key": ring})
-    items = [split(item) for item in spec["packages"]]
-    return {
-        "name": spec["name"],
-        "wanted": [f"{names[0]}={version}" if version else names[0] for names, version in items],
-        "lacking": compare(spec, machine)["todo"]["packages"],
-        "files": [item for item in spec["files"] if item["path"].startswith("/etc/apt/")],
-        "repositories": entries,
-    }
 
 
 def finish(spec: Spec) -> dict[str, Any]:

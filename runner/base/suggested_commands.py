@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from runner.base.program_name import CALLED
 
-COMMANDS = ("setup", "verify", "prefetch", "teardown")
+COMMANDS = ("setup", "verify", "teardown")
 UNKNOWN = "INVENTORY"  # where nobody wrote down which one it was
 
 

@@ -15,7 +15,6 @@ environments, ssh between the nodes and datasets, then verify them. A second set
   python -m runner setup -i inventory/mine            all nodes of it
   python -m runner setup -i inventory/mine --limit node3
   python -m runner setup -i inventory/mine --tags validate    only check for problems
-  python -m runner setup -i inventory/mine -e site_prefetched=prefetch    without a network
   python -m runner setup -i inventory/mine --matrix m.yaml    also the `pins` of that matrix
 
 Prints one line per step and node. Ansible's own output is in RUNS/.setup/, and here with -v.

@@ -12,7 +12,7 @@
                                 samples.now  samples.zip
           samples.zip
     runs/.ansible/               private folders of ansible-runner, removed on success
-    runs/.setup/                 <inventory>-setup.log, -verify, -teardown, -prefetch
+    runs/.setup/                 <inventory>-setup.log, -verify, -teardown
     runs/.accept/<inventory>/<N>/  state.json  answer.json  report.html  junit.xml  healthy.txt
                                  failing.txt, and all that a checkup has
     runs/.tune/<inventory>/      machine.json

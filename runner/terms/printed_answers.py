@@ -56,7 +56,7 @@ class StepOnHost:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaybookAnswer:
-    """How `setup`, `verify`, `prefetch` or `teardown` ended on each node."""
+    """How `setup`, `verify` or `teardown` ended on each node."""
 
     command: str
     inventory: str

@@ -145,7 +145,6 @@ class Answers:
             **answers.KINDS,
             "dataset.inspection:look": answers.datasets(["default"]),
             "pin:look": answers.pins(["torch-2.13"]),
-            "packages:download": answers.debs(["cuda"]),
             "inspection:inspect": supervisor.inspected(["a", "env"], "env", ["folder /x"]),
             "stopping:stop_all": supervisor.STOPPED,
         }

@@ -101,7 +101,6 @@ WAYS: list[tuple[str, str, int]] = [
     ("setup -i {bad} --tags validate --runs {runs}", "playbook", 1),
     ("setup -i {i} --limit nobody --runs {runs}", "error", 2),
     ("verify -i {i} --runs {runs}", "playbook", 1),
-    ("prefetch -i {i} --runs {runs}", "playbook", 1),
     ("teardown -i {i} --runs {runs}", "error", 2),
     ("doctor -i {i} --runs {runs} --only env", "error", 2),
     ("accept -i {i} --runs {runs} --plan", "accept_plan", 0),

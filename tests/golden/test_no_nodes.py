@@ -11,7 +11,6 @@ from tests.roles.play import play
 CASES = [
     ("setup.yml", ("--tags", "data", "--limit", "node1")),
     ("teardown.yml", ("--check",)),
-    ("prefetch.yml", ()),
 ]
 
 

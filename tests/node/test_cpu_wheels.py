@@ -47,7 +47,7 @@ def test_the_small_build_is_found(tmp_path: Path, index: list[str]) -> None:
     assert asked(tmp_path, index, str(small)) == line
     assert asked(tmp_path, [*index, *line], NOBODY) == []  # the site's own choice has it
     assert asked(tmp_path, index, NOBODY, cpu=False) == []
-    assert asked(tmp_path, ["--no-index", *index], NOBODY) == []  # what was prefetched
+    assert asked(tmp_path, ["--no-index", *index], NOBODY) == []  # the site's folder
 
 
 def test_the_large_one_takes_a_yes(tmp_path: Path, index: list[str]) -> None:

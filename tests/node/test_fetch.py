@@ -303,7 +303,7 @@ def test_sizes_as_people_say_them(size: int, words: str) -> None:
     assert human(size) == words
 
 
-# --- the program, as python_env, conda and prefetch run it ----------------------------------------
+# --- the program, as python_env and conda run it ----------------------------------------
 
 
 def spec(site: Site, path: Path, **more: Any) -> dict[str, Any]:

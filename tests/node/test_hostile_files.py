@@ -20,7 +20,6 @@ from node.checksum import sha256
 from node.dataset import tokenize_text, unpack
 from node.env.environment import Environment
 from node.env.packages import origin
-from node.prefetched import have
 
 DEEP = "[" * 100_000
 SUM = "0" * 64
@@ -200,23 +199,10 @@ def test_an_archive_that_would_fill_or_break_is_refused(
     assert not list(tmp_path.glob("out*"))
 
 
-@pytest.mark.parametrize("name", ["../victim", "a/../../victim", "/victim", ""])
-def test_a_prefetched_name_stays_in_its_folder(tmp_path: Path, name: str) -> None:
-    victim = tmp_path / "victim.part"
-    victim.write_bytes(b"precious")
-    name = name or str(tmp_path / "victim")
-    spec = {"folder": str(tmp_path / "folder"), "files": {name: [8, SUM]}, "place": [name]}
-    with pytest.raises(ProgramError, match="it must be a path inside its folder"):
-        have({**spec, "check": False})
-    assert victim.read_bytes() == b"precious"
-
-
 @pytest.mark.parametrize("record", ["[3]", "3", DEEP, '{"a": 3}', '{"a": {"stamp": {}}}'])
 def test_records_that_are_none_are_read_as_none(tmp_path: Path, record: str) -> None:
-    for name in (".have.json", "trainbench.json", "image.json", "wheel.json", "direct_url.json"):
+    for name in ("trainbench.json", "image.json", "wheel.json", "direct_url.json"):
         (tmp_path / name).write_text(record)
-    spec = {"folder": str(tmp_path), "files": {}, "place": [], "check": True}
-    assert have(spec)["lacking"] == []
     assert conda.recorded({"prefix": str(tmp_path)}) == {}
     assert image.recorded(str(tmp_path / "image.json")).get("image", "") == ""
     assert apex.wheel({"folder": str(tmp_path)}, {}) == {}

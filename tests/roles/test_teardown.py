@@ -1,7 +1,6 @@
 """teardown.yml takes off what setup put into the root folder, and leaves what it found there.
 
-What conda's and site's own runs leave is laid down by hand here; test_conda.py and test_prefetch.py
-take off the real one.
+What conda's own runs leave is laid down by hand here; test_conda.py takes off the real one.
 """
 
 from collections.abc import Iterator
@@ -16,12 +15,10 @@ ROOT_FOLDER = "/opt/trainbench-teardown"
 VARIABLES = {"cluster_root": ROOT_FOLDER, "cluster_systems": [], "setup_privileged": False}
 # Ours on the first node, an installation that broke off on the second, on the third another's.
 CONDA = f"mkdir -p {ROOT_FOLDER}/conda/bin && touch {ROOT_FOLDER}/conda/bin/conda"
-PREFETCHED = f"mkdir -p {ROOT_FOLDER}/prefetched/pip && touch {ROOT_FOLDER}/prefetched/pip/a.whl"
 LAID_DOWN = [
-    f"{CONDA} {ROOT_FOLDER}/conda/trainbench.json"
-    f" && {PREFETCHED} {ROOT_FOLDER}/prefetched/.have.json",
+    f"{CONDA} {ROOT_FOLDER}/conda/trainbench.json",
     f"{CONDA}; mkdir {ROOT_FOLDER}/conda-installer",
-    f"{CONDA}; {PREFETCHED}",
+    CONDA,
 ]
 
 
@@ -33,10 +30,10 @@ def group(real_nodes: RealNodes) -> Iterator[Group]:
         node.exec(["rm", "-rf", ROOT_FOLDER], check=True)
 
 
-def test_conda_and_prefetched_files_go_if_they_are_ours(group: Group) -> None:
+def test_conda_goes_if_it_is_ours(group: Group) -> None:
     for node, script in zip(group.nodes, LAID_DOWN, strict=True):
         node.exec(["sh", "-c", script], check=True)
     gone = play(group.inventory, "-e", "teardown=yes", playbook="teardown.yml")
-    assert gone.changed() == {"node1": 2, "node2": 1, "node3": 0}, gone.out
+    assert gone.changed() == {"node1": 1, "node2": 1, "node3": 0}, gone.out
     left = [node.exec(["ls", ROOT_FOLDER]).stdout.split() for node in group.nodes]
-    assert left == [[], [], ["conda", "prefetched"]]
+    assert left == [[], [], ["conda"]]

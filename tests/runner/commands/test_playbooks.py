@@ -1,4 +1,4 @@
-"""`setup`, `verify`, `teardown`, `prefetch`, on real playbooks: what is said, kept and stopped."""
+"""`setup`, `verify`, `teardown`, on real playbooks: what is said, kept and stopped."""
 
 import os
 import signal
