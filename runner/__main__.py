@@ -39,7 +39,6 @@ from runner.commands import (
     import_,
     init,
     matrices,
-    mcp,
     parse,
     publish,
     rerun,
@@ -75,7 +74,6 @@ COMMANDS = (
         systems,
         matrices,
         docs,
-        mcp,
     ),
     *(teardown, completion, about),
 )

@@ -46,9 +46,6 @@ LONG = (
 LONG_TEST = "tests/golden/test_documented.py::test_the_documents_cells_are_these_commands"
 # What no test types as it stands: who runs the same, or why nobody does.
 ELSEWHERE = {
-    "trainbench mcp --matrices agent-matrices -i inventory/mine --budget 2": (
-        "tests/agent/test_agent.py::test_six_tools_and_nothing_that_stops_or_deletes"
-    ),
     "make demo": "tests/tools/test_demo.py::test_a_fresh_clone_shows_the_table",
     "make test": "runs this test",
     "ssh-copy-id train@10.0.0.11": "asks for a password: OpenSSH's own program",

@@ -15,6 +15,7 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.compare.break_evens import cell_break_even
 from runner.compare.comparison_notes import cell_notes, differing_environments, parameter_notes
+from runner.compare.may_say import NONE, may_say
 from runner.compare.quantity import BY_RUNS, CANNOT_TELL, Judging, Measure, measure
 from runner.compare.side import Pair, Row, Side, ended_well, finished, has_ended
 from runner.expect.cost import BreakEven
@@ -63,6 +64,8 @@ class ComparedCell:
     measures: Mapping[str, Measure] = field(default_factory=dict)
     learns: Alike | None = None
     notes: tuple[str, ...] = ()
+    may_say: str = NONE  # of its speed in B: a word of may_say.WORDS, or NONE
+    why_not: tuple[str, ...] = ()  # what forbids to say anything
 
     @property
     def regressed(self) -> bool:
@@ -195,6 +198,7 @@ def _cell(
     if a and b and finished(a) and finished(b):
         measures = _measures(a, b, limits, judging)
     learns = _learns(a, b) if a and b else None
+    said, why_not = may_say(a or {}, b or {}, measures.get("samples_per_s"))
     verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures, learns)
     return ComparedCell(
         name=row["cell"],
@@ -206,6 +210,8 @@ def _cell(
         measures=measures,
         learns=learns,
         notes=tuple(cell_notes(a, b, measures, learns)) if a and b else (),
+        may_say=said,
+        why_not=why_not,
     )
 
 

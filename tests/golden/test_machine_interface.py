@@ -21,7 +21,6 @@ from tests.documented_schemas import fits, subcommands
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
 
-SERVERS = {"mcp"}  # speaks the protocol's own JSON
 MATRIX: dict[str, Any] = {
     "name": "told",
     "defaults": {"system": "torch_gpt", "model": "gpt2-tiny", "train_iters": 12},
@@ -169,7 +168,7 @@ def test_what_a_command_prints_fits_its_schema(
 
 def test_every_command_and_every_schema_is_among_them() -> None:
     called_here = {line.split()[0] for line, *_ in WAYS}
-    assert called_here | ELSEWHERE >= BY_NAME.keys() - SERVERS
+    assert called_here | ELSEWHERE >= BY_NAME.keys()
     printed = {name for _, name, _ in WAYS}
     named = {name for each in subcommands().values() for name in each.get_default("answers") or ()}
     assert named - printed - ELSEWHERE == set()
@@ -181,7 +180,7 @@ def test_every_command_has_the_options_and_says_its_exit_codes() -> None:
     for name, command in subcommands().items():
         text = command.format_help()
         assert "--non-interactive" in text, name
-        assert ("--format" in text) == (name not in SERVERS), name
+        assert "--format" in text, name
         assert "exit codes:" in text, name
 
 

@@ -129,6 +129,43 @@ def test_the_verdict_on_a_cell(a: Any, b: Any, verdict: str) -> None:
     assert found.regressed == (verdict in ("slower", "more_memory", "broke", "vanished"))
 
 
+GOOD: dict[str, Any] = {
+    "verdict": "publishable",
+    "system": "torch_gpt",
+    "parameters": {"seq_length": 64, "seed": 1234},
+}
+
+
+@pytest.mark.parametrize(
+    ("b", "word", "why"),
+    [
+        (row(rate=104.0, **GOOD), "faster", ""),
+        (row(rate=96.0, **GOOD), "slower", ""),
+        (row(rate=101.0, **GOOD), "no_difference_shown", ""),
+        (row(rate=90.0, runs=runs(82.0, 90.0, 98.0), **GOOD), "none", "cannot_tell"),
+        (row(rate=104.0, **{**GOOD, "verdict": "few_repeats"}), "none", "second: few_repeats"),
+        (row(rate=104.0, **{**GOOD, "verdict": None}), "none", "does not say"),
+        (row(rate=104.0, **{**GOOD, "parameters": {"seq_length": 32, "seed": 1234}}),
+         "none", "other_work: seq_length"),
+        (row(rate=104.0, **{**GOOD, "parameters": {"seq_length": 64, "seed": 7}}),
+         "none", "other_work: seed"),
+        (row(rate=104.0, **{**GOOD, "system": "command"}), "none", "torch_gpt, then command"),
+        (row(rate=104.0, **GOOD, final_loss=4.9), "none", "other_loss: 5, then 4.9"),
+        (row(rate=104.0, **GOOD, final_loss=float("nan")), "none", "other_loss"),
+        (row(rate=104.0, **GOOD, final_loss=None), "none", "no_loss"),
+        (row(**{**GOOD, **FAILED}), "none", "not_ok: the second"),
+        (row(rate=None, **GOOD), "none", "no_speed"),
+        (None, "none", "not_ok: the second"),
+    ],
+)  # fmt: skip
+def test_what_may_be_said_of_a_speed(b: Any, word: str, why: str) -> None:
+    """No word of a cheaper work, a loss that went wrong, or a cell that nobody may publish."""
+    found = one(row(**GOOD), b)
+    assert found.may_say == word
+    assert why in "; ".join(found.why_not)
+    assert bool(found.why_not) == (word == "none")
+
+
 def test_memory_of_a_process_is_judged_by_its_runs() -> None:
     """RSS differed by 5.9 % between two runs of the same cell, and was called more_memory."""
     name = "memory_rss_mib"
@@ -402,7 +439,7 @@ def test_every_verdict_and_quantity_has_its_words() -> None:
     document = json.loads(to_json(found))
     assert set(document["cells"][0]) == {
         *("name", "verdict", "status_a", "status_b", "steps_a", "steps_b", "measures", "notes"),
-        *("regressed", "learns"),
+        *("regressed", "learns", "may_say", "why_not"),
     }
     assert set(document["cells"][0]["measures"]["samples_per_s"]) == {
         *("a", "b", "difference_percent", "noise_percent", "threshold_percent", "verdict"),

@@ -1,1 +1,0 @@
-"""Tools of an agent over MCP, within its owner's permission, budget and claims."""

@@ -1,1 +1,0 @@
-"""Agents: clients of the official SDK against the real server, honest and not."""
