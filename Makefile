@@ -189,12 +189,6 @@ slurm-cluster: $(VENV)/.dev  ## Bring up Slurm: a login node and NODES=4 compute
 slurm-cluster-down: $(VENV)/.dev  ## Take the Slurm nodes down, without a trace
 	python -m tests.cluster down --name slurm
 
-.PHONY: docs
-docs: $(VENV)/.dev  ## Write the generated documents: role READMEs, public addresses, tables
-	python tools/role-readme
-	python tools/public-addresses
-	python -m tests.test_docs
-
 .PHONY: site
 site: $(VENV)/.dev  ## Write the documents as a site, build/site/index.html, read and searched from disk
 	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet --strict

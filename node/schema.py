@@ -3,7 +3,7 @@
 Everything that a node, a log, an archive or a file of a campaign says passes `check` (of JSON text
 by node/parsing.py) before any other code sees it; programs on nodes that take from another node,
 too. What does not fit is a `UnfitError` of one sentence. Each kind also writes itself as JSON
-schema, for docs/schemas/.
+schema.
 
 A kind is anything with `check(value, where)` and `json_schema()`; the classes of
 node/validated_text.py, whose instances are text that fits, are kinds too.

@@ -147,7 +147,7 @@ def unknown(variables: Iterable[str], project: Known) -> list[str]:
             owner = max(owners, key=len)
             suggestion = nearest(name, (right for right in ours if right.startswith(f"{owner}_")))
             shared = PAGES.get(owner, "docs/inventory.md")
-            where = shared if owner in SHARED else f"roles/{owner}/README.md"
+            where = shared if owner in SHARED else f"`trainbench docs roles/{owner}`"
             faults.append(f"there is no variable {name}{suggestion}; {where} lists the variables")
         elif suggestion := nearest(name, (right for right in ours if right not in name), NEAR):
             faults.append(
@@ -361,7 +361,7 @@ def mirror_faults(values: Mapping[str, Any], project: Known) -> list[str]:
                 suggestion = nearest(beginning, {*addresses, *hosts})
                 faults.append(
                     f"site_mirrors.{kind}: no address begins with {beginning}{suggestion};"
-                    " docs/public-addresses.md lists them"
+                    " `trainbench docs public-addresses` lists them"
                 )
     return faults
 

@@ -2,7 +2,7 @@
 
 Each address has one rule below, which says what it is for and which kind of `site_mirrors` puts
 another in its place. An address without a rule is an error: nothing is contacted unannounced.
-tools/public-addresses writes docs/public-addresses.md of them.
+docs/public-addresses.md has them as a table.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def rule(role: str, key: str, address: str) -> PublicAddress:
         if re.search(pattern, f"{role} {key} {address}"):
             return PublicAddress(address, role, purpose, kind)
     raise UnknownAddressError(
-        f"role {role}, {key or 'a program'}: {address} has no rule in tools/public-addresses; add"
-        " one with the kind of mirror that the role puts it through"
+        f"role {role}, {key or 'a program'}: {address} has no rule in plugins/public_addresses.py;"
+        " add one with the kind of mirror that the role puts it through"
     )
 
 

@@ -25,7 +25,7 @@ def new_command(
 ) -> argparse.ArgumentParser:
     """Add a command: `help` is its line in the list of all, `text` its own, as it is written.
 
-    `answers` names the schemas in docs/schemas of what it prints with `--format json`. `formats` is
+    `answers` names the schemas of what it prints with `--format json`. `formats` is
     what --format may be, the first the default; without any the command adds the option itself.
     """
     command = commands.add_parser(
@@ -50,7 +50,7 @@ def _epilog(answers: Sequence[str]) -> str:
     if not answers:
         return ""
     files = ", ".join(f"{name}.json" for name in answers)
-    return f"JSON: docs/schemas/{files}; an error is error.json. docs/how-to/machines.md"
+    return as_called(f"`python -m runner docs NAME` prints JSON's schemas: {files}, error.json")
 
 
 def add_format(

@@ -136,7 +136,7 @@ def _rows_per_log(chosen: argparse.Namespace) -> int:
 
 
 def _versioned(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a log, with its schema's number (docs/schemas/parse.json)."""
+    """Return the JSON object of a log, with its schema's number (parse.json)."""
     return {"schema": 1, **result}
 
 

@@ -41,7 +41,7 @@ def to_json(document: CampaignDocument) -> str:
                     "log": {"path", "bytes", "missing"}}],
          "evidence_missing": why it has no commands; empty where it has}
 
-    docs/schemas/table.json has all of it as a JSON schema.
+    `docs table.json` prints all of it as a JSON schema.
     """
     content = values(document)
     for row, written in zip(document.rows, content["rows"], strict=True):

@@ -60,7 +60,7 @@ def to_markdown(regressions: Sequence[Regression], read: Listed) -> str:
 
 
 def to_json(regressions: Sequence[Regression], read: Listed) -> str:
-    """Write one JSON object; docs/schemas/regressions.json has its keys."""
+    """Write one JSON object; its schema is regressions.json."""
     return json_text(document(regressions, read.campaigns, read.left_out)) + "\n"
 
 

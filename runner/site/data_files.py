@@ -1,4 +1,4 @@
-"""The plain data beside the pages: every point, and every regression; docs/schemas/ has both."""
+"""The plain data beside the pages: every point, and every regression."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 def points(site: WholeSite) -> str:
     """Write one JSON object with the campaigns and every cell of each, with links to the pages.
 
-    A point has the columns of `collect --format json` (docs/schemas/table.json) in `row`.
+    A point has the columns of `collect --format json` (schema: table.json) in `row`.
     """
     document = {
         "schema": SCHEMA,

@@ -80,7 +80,7 @@ def table_values(
          "published": [{"source", "hardware", "cell", "labels", "figures"}] of the documents}
 
     Times are in ms, memory in MiB, rates of the whole job unless the name says per_device.
-    docs/schemas/table.json has it as a JSON schema; docs/measures.md says how each figure is
+    `docs table.json` prints it as a JSON schema; docs/measures.md says how each figure is
     computed.
     """
     campaigns = list(dict.fromkeys(row.record.campaign for row in table))

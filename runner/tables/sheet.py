@@ -1,7 +1,7 @@
 """A table in a document's shape, and its four formats. Pure.
 
 A *sheet* is one table: columns, lines and notes. A cell has a text for people and a value for
-machines, and beside it what it was compared with. JSON, by `to_json` (docs/schemas/sheets.json):
+machines, and beside it what it was compared with. JSON, by `to_json` (schema: sheets.json):
 
     {"schema": 1, "shape": name, "hidden": what ran and the matrix no longer names, in a sentence,
      "tables": [{"title",

@@ -1,6 +1,6 @@
 """What commands print with `--format json`, where no other noun of terms/ or figures is printed.
 
-docs/schemas/<name>.json is written from these (`python -m tests.test_docs`). A field keeps its name
+Their JSON schemas are written from these (tools/site/schemas.py). A field keeps its name
 and meaning until `schema` has a new number (docs/compatibility.md).
 """
 
@@ -321,7 +321,7 @@ class BoardInitAnswer:
     schema: Schema = 1
 
 
-# docs/schemas/<name>.json of each.
+# Each by the name of its schema.
 ANSWERS: Mapping[str, type] = {
     "about": AboutAnswer,
     "accept_plan": AcceptPlanAnswer,

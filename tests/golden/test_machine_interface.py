@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from runner.__main__ import BY_NAME, main
+from runner.__main__ import BY_NAME, main, parser
 from runner.base import questions
-from runner.base.paths import PROJECT
-from tests.documented_schemas import fits, subcommands
+from tests.documented_schemas import fits
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
+from tools.site.reference import subcommands
+from tools.site.schemas import printed
 
 MATRIX: dict[str, Any] = {
     "name": "told",
@@ -133,10 +134,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, stand_in_root: Path) -> Iter
     )
 
 
-def schema(name: str) -> Any:
-    return json.loads((PROJECT / "docs" / "schemas" / f"{name}.json").read_text("utf-8"))
-
-
 def called(words: list[str]) -> tuple[int, str]:
     """A command in this process: its exit code, and what it printed; --detach would fork us."""
     if "--detach" in words or words[0] in ("rerun", "bench"):
@@ -169,15 +166,19 @@ def test_what_a_command_prints_fits_its_schema(
 def test_every_command_and_every_schema_is_among_them() -> None:
     called_here = {line.split()[0] for line, *_ in WAYS}
     assert called_here | ELSEWHERE >= BY_NAME.keys()
-    printed = {name for _, name, _ in WAYS}
-    named = {name for each in subcommands().values() for name in each.get_default("answers") or ()}
-    assert named - printed - ELSEWHERE == set()
+    called_for = {name for _, name, _ in WAYS}
+    named = {
+        name
+        for each in subcommands(parser()).values()
+        for name in each.get_default("answers") or ()
+    }
+    assert named - called_for - ELSEWHERE == set()
     for name in named:
-        assert "schema" in json.dumps(schema(name))
+        assert "schema" in json.dumps(printed(name))
 
 
 def test_every_command_has_the_options_and_says_its_exit_codes() -> None:
-    for name, command in subcommands().items():
+    for name, command in subcommands(parser()).items():
         text = command.format_help()
         assert "--non-interactive" in text, name
         assert "--format" in text, name

@@ -47,8 +47,8 @@ def test_a_good_inventory_has_no_faults() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cuda_verions", "no variable cuda_verions (did you mean 'cuda_versions'?); roles/cuda/"),
-        ("cuda_x", "no variable cuda_x; roles/cuda/README.md"),
+        ("cuda_verions", "no variable cuda_verions (did you mean 'cuda_versions'?); `trainbench"),
+        ("cuda_x", "no variable cuda_x; `trainbench docs roles/cuda`"),
         ("site_mirors", "no variable site_mirors (did you mean 'site_mirrors'?); docs/invent"),
         ("setup_priviledged", "no variable setup_priviledged (did you mean 'setup_privileged'?)"),
         ("clster_root", "no variable clster_root (did you mean 'cluster_root'?); give one of your"),
@@ -103,7 +103,7 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
         (
             {"site_mirrors": {"git": {"https://githb.com/": "x"}}},
             "site_mirrors.git: no address begins with https://githb.com/ (did you mean"
-            " 'https://github.com/'?); docs/public-addresses.md",
+            " 'https://github.com/'?); `trainbench docs public-addresses`",
         ),
         # what is longer than the address is never asked
         (

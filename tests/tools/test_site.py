@@ -8,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
@@ -16,6 +17,8 @@ from runner.__main__ import BY_NAME, parser
 from runner.matrix.file import parse_matrix
 from tools.site.links import Sheet, address, rewritten, targets
 from tools.site.matrices import Head, head
+from tools.site.schemas import schemas
+from tools.site.tables import with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = [path.relative_to(ROOT) for path in (ROOT / "docs" / "how-to").glob("*.md")]
@@ -86,6 +89,27 @@ def test_every_matrix_and_command_is_on_its_page_and_is_found(site: Path) -> Non
     assert any("Document 003" in entry["title"] for entry in index["docs"])
 
 
+def test_tables_schemas_and_roles_are_on_the_site(site: Path) -> None:
+    assert ">statuses</" not in (page := (site / "runs.html").read_text(encoding="utf-8"))
+    assert "<td><code>ok</code></td>" in page
+    assert "<td><code>cuda_versions</code></td>" in (site / "roles" / "cuda.html").read_text()
+    assert 'href="../schemas/table.json"' in (site / "how-to" / "machines.html").read_text()
+    assert json.loads((site / "schemas" / "table.json").read_text())["title"] == "table"
+
+
+def test_a_table_without_its_place_is_refused() -> None:
+    place = "> Table `statuses`: shown by x.\n"
+    for text in ("no place", place, 2 * place):
+        with pytest.raises(ValueError, match=r"docs/slurm\.md"):
+            with_tables(Sheet("docs/slurm.md", text))
+    assert with_tables(Sheet("docs/x.md", "none")).text == "none"
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_schemas_are_schemas(name: str) -> None:
+    jsonschema.validators.validator_for({}).check_schema(schemas()[name])
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*/*.yaml")), ids=lambda p: p.stem)
 def test_every_matrix_says_what_it_answers(path: Path) -> None:
     said = head(path.read_text(encoding="utf-8"))
@@ -109,7 +133,7 @@ def test_links_follow_a_page_and_what_it_names() -> None:
         "(../matrix.yaml", "(../source/matrix.yaml.md"
     )
     assert address("README.md") == "index.md"
-    assert address("roles/cuda/README.md") == "roles/cuda.md"
+    assert address("roles/cuda/meta/argument_specs.yml") == "roles/cuda.md"
 
 
 @pytest.mark.parametrize(

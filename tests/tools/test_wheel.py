@@ -2,6 +2,7 @@
 only where one stands.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hatchling.build import build_wheel
 
 from runner.base.paths import PROJECT, program
+from tools.site.pages import documents
 from tools.wheel_contents import PACKAGE, SHIPPED
 
 
@@ -86,6 +88,16 @@ def test_playbooks_are_found_and_write_where_one_stands(installed: Path, tmp_pat
     assert [path.name for path in tmp_path.rglob("*.log")] == ["local-setup.log"]
     (shipped,) = installed.parent.glob(f"lib/python3*/site-packages/{PACKAGE}/shipped")
     assert {path.name for path in shipped.iterdir()} - {"__pycache__"} == {*SHIPPED}
+
+
+def test_documents_have_what_is_written_from_the_code(installed: Path, tmp_path: Path) -> None:
+    (shipped,) = installed.parent.glob(f"lib/python3*/site-packages/{PACKAGE}/shipped/docs")
+    for name, text in documents().items():
+        assert (shipped / name).read_text(encoding="utf-8") == text, name
+    assert "\n| `ok` | " in run(installed, tmp_path, "trainbench", "docs", "runs")
+    assert run(installed, tmp_path, "trainbench", "docs", "roles/cuda").startswith("# cuda\n")
+    schema = json.loads(run(installed, tmp_path, "trainbench", "docs", "table.json"))
+    assert "samples_per_s" in schema["properties"]["rows"]["items"]["required"]
 
 
 def test_no_other_program_finds_its_modules(installed: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The site's doors in mkdocs (`hooks` of mkdocs.yml): pages that docs/ lacks, links, navigation."""
+"""The site's doors in mkdocs (`hooks` of mkdocs.yml): what docs/ lacks, links, navigation."""
 
 from pathlib import Path
 from typing import Any
@@ -8,28 +8,23 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from tools.site.links import MOVED, ROOT, SOURCE, Sheet, address, rewritten
-from tools.site.matrices import gallery
-from tools.site.reference import commands, table_columns
+from tools.site.pages import documents
 from tools.site.source import sources
 
 ASSETS = Path(__file__).with_name("assets")
 
 
 def made() -> dict[str, Sheet]:
-    """Return the pages that stand elsewhere in the checkout, or that are written from its code."""
-    outside = [*MOVED, *(str(path.relative_to(ROOT)) for path in _readmes())]
-    pages = [Sheet(path, (ROOT / path).read_text(encoding="utf-8")) for path in outside]
-    return {address(page.origin): page for page in [*pages, gallery(), commands(), table_columns()]}
-
-
-def _readmes() -> list[Path]:
-    return sorted((ROOT / "roles").glob("*/README.md"))
+    """Return each page's text, by its place on the site: documents, and what is beside docs/."""
+    pages = [Sheet(path, (ROOT / path).read_text(encoding="utf-8")) for path in MOVED]
+    pages += [Sheet(f"docs/{name}", text) for name, text in documents().items()]
+    return {address(page.origin): page for page in pages}
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Write folders of the navigation out: `systems/` is all pages there."""
-    uris = sorted([*made(), *(_uri(path) for path in (ROOT / "docs").rglob("*.md"))])
-    config.nav = _written_out(config.nav, uris)
+    config.extra["made"] = pages = made()
+    config.nav = _written_out(config.nav, sorted(uri for uri in pages if uri.endswith(".md")))
 
 
 def _written_out(items: Any, uris: list[str]) -> Any:
@@ -41,27 +36,21 @@ def _written_out(items: Any, uris: list[str]) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add what docs/ lacks: pages, the files that they link to, and what pages load."""
-    pages = made()
-    docs = [
-        Sheet(f"docs/{file.src_uri}", file.content_string) for file in files.documentation_pages()
-    ]
-    pages |= sources([*docs, *pages.values()])
+    """Add what docs/ lacks: pages, tables in them, files that they link to, what pages load."""
+    pages: dict[str, Sheet] = config.extra["made"]
+    pages |= sources(pages.values())
     for uri, page in pages.items():
         file = File.generated(config, uri, content=page.text)
         if uri.startswith(SOURCE):
             file.inclusion = InclusionLevel.NOT_IN_NAV
+        if stored := files.get_file_from_path(uri):
+            files.remove(stored)
         files.append(file)
     for path in ASSETS.iterdir():
         files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
-    config.extra["origins"] = {uri: page.origin for uri, page in pages.items()}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links to where their files stand on the site."""
     uri = page.file.src_uri
-    return rewritten(Sheet(config.extra["origins"].get(uri, f"docs/{uri}"), markdown), uri)
-
-
-def _uri(path: Path) -> str:
-    return str(path.relative_to(ROOT / "docs"))
+    return rewritten(Sheet(config.extra["made"][uri].origin, markdown), uri)

@@ -37,8 +37,8 @@ def address(path: str) -> str:
         return MOVED[path]
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    if re.fullmatch(r"roles/\w+/README\.md", path):
-        return path.removesuffix("/README.md") + ".md"
+    if re.fullmatch(r"roles/\w+/meta/argument_specs\.yml", path):
+        return path.removesuffix("/meta/argument_specs.yml") + ".md"
     return f"{SOURCE}{path}.md"
 
 

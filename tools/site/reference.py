@@ -2,10 +2,12 @@
 
 import argparse
 import re
+from collections.abc import Iterable
 
 from runner.__main__ import parser
 from runner.tables.catalogue.every_column import for_people, machine_names
 from tools.site.links import ROOT, Sheet
+from tools.site.schemas import FILES
 
 WIDTH = 100  # letters a line of --help
 
@@ -20,7 +22,7 @@ class _Wide(argparse.RawDescriptionHelpFormatter):
 def commands() -> Sheet:
     """Write the page of commands: what `--help` of each says."""
     top = parser()
-    shown = {"all of them": top, **_subcommands(top)}
+    shown = {"all of them": top, **subcommands(top)}
     text = "# Commands\n\nWhat `--help` of each says, in the order of a campaign's way.\n"
     for name, one in shown.items():
         one.formatter_class = _Wide
@@ -28,9 +30,27 @@ def commands() -> Sheet:
     return Sheet("docs/commands.md", text)
 
 
-def _subcommands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def subcommands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return every command's parser, by its name."""
     chosen = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
     return dict(chosen.choices)
+
+
+def machine_commands() -> str:
+    """Write the table of commands: the schemas of what each prints, its own exit codes."""
+    rows = ""
+    for name, command in subcommands(parser()).items():
+        codes = (command.description or "").partition("exit codes: ")[2].partition("\n\n")[0]
+        codes = " ".join(codes.split())
+        own = re.sub(r"[,;] (?:2 bad input|130 Ctrl-C)(?=[,;] \d|$)", "", codes)
+        rows += f"| `{name}` | {_links(command.get_default('answers') or ()) or '–'} | {own} |\n"
+    rows += f"| files of a campaign | {_links(FILES)} | – |\n"
+    return f"| command | JSON | exit codes |\n| --- | --- | --- |\n{rows}"
+
+
+def _links(names: Iterable[str]) -> str:
+    named = (name.removesuffix(".json") for name in names)
+    return ", ".join(f"[{name}](../schemas/{name}.json)" for name in named)
 
 
 def table_columns() -> Sheet:

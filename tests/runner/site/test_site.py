@@ -9,12 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
 
 from runner.__main__ import main
 from runner.base.errors import UserError
-from runner.base.paths import PROJECT
 from runner.folder import names
 from runner.history import workers
 from runner.history.cell_points import CampaignPoints, Point
@@ -26,6 +24,7 @@ from runner.site.sheets import with_interval
 from runner.site.site_folder import MARK, new_site
 from runner.site.site_making import make_site
 from runner.terms.cell import Cell
+from tests.documented_schemas import fits
 from tests.runner.many_campaigns import nights, steady, stepping
 
 STEP = 6
@@ -120,8 +119,7 @@ def test_every_point_has_its_log_command_verdict_and_environment(site: Path) -> 
 
 def test_the_data_fit_their_schemas(site: Path) -> None:
     for name in ("points", "regressions"):
-        schema = json.loads((PROJECT / f"docs/schemas/{name}.json").read_text())
-        jsonschema.validate(json.loads((site / f"data/{name}.json").read_text()), schema)
+        fits(json.loads((site / f"data/{name}.json").read_text()), name)
 
 
 def test_failures_stand_on_the_first_page_with_their_reason(site: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.record import Interval, Measurement, Record, Utilisation
+from tests.documented_schemas import fits
 from tests.runner.builders import one_device, small_matrix
 from tests.runner.documents import render
 from tests.runner.tables.test_tables import OSDI, any_records, cell
@@ -370,10 +370,6 @@ def test_shapes_of_nothing_are_no_error(shape: str, format: str) -> None:
 # --- formats by their schemas ---------------------------------------------------------------------
 
 
-def schema(name: str) -> Any:
-    return json.loads((ROOT / "docs" / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.lists(any_records, max_size=4), st.booleans())
 def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compared: bool) -> None:
@@ -381,7 +377,7 @@ def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compa
     baseline = f"system={rows(records)[0].record.system}" if records and compared else None
     found = published_rows(BESIDE)
     text = render(records, "json", baseline, published=found)
-    jsonschema.validate(json.loads(text), schema("table"))
+    fits(json.loads(text), "table")
 
 
 @settings(max_examples=40, deadline=None)
@@ -391,13 +387,13 @@ def test_sheets_keep_their_schema_whatever_the_records(records: list[Record], sh
     for format in TEXT_FORMATS:
         text = render(records, format, layout=shape_of({}, shape), published=found)
         if format == "json":
-            jsonschema.validate(json.loads(text), schema("sheets"))
+            fits(json.loads(text), "sheets")
 
 
 def test_the_schema_of_a_pivot_and_of_a_compared_table() -> None:
     text = render(OSDI, "json", "optimization=off", layout=shape_of({}, "frameworks"))
-    jsonschema.validate(json.loads(text), schema("sheets"))
-    jsonschema.validate(json.loads(render(OSDI, "json", "optimization=off")), schema("table"))
+    fits(json.loads(text), "sheets")
+    fits(json.loads(render(OSDI, "json", "optimization=off")), "table")
 
 
 def test_every_format_has_each_line_once() -> None:

@@ -37,7 +37,7 @@ def kinds() -> str:
         f"| `{module}` | {'; '.join(says)} | {systems} |\n"
         for (module, systems), says in lines.items()
     )
-    return f"\n| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}\n"
+    return f"| module | lines, best kind first | systems |\n| --- | --- | --- |\n{rows}"
 
 
 def _figures(kind: type[Kind], **sizes: int) -> set[str]:
@@ -81,7 +81,7 @@ def gives() -> str:
             cells.append(", ".join(GIVES[key] for key in keys if key in kind.gives) or "–")
         rows += f"| {' | '.join(cells)} |\n"
     heads = ["lines", *(GIVES[key] for key in PRINTED), "memory", "sizes"]
-    return f"\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n{_holds()}\n"
+    return f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}\n{rows}\n{_out_of()}\n{_holds()}"
 
 
 def _out_of() -> str:
