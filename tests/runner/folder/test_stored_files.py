@@ -144,7 +144,7 @@ OTHERWISE = {
     "archive/extraction.py": 1,  # written, new
     "archive/importing.py": 1,  # written, new
     "commands/compare.py": 1,  # the first byte of what a person names
-    "commands/docs.py": 2,  # documents of ours
+    "commands/docs.py": 1,  # documents of ours
     "commands/matrices.py": 3,  # matrices of ours, and a copy that is written
     "commands/parse.py": 2,  # what a person names: whether it opens, and a pipe's copy
     "commands/publish.py": 1,  # what was just written
