@@ -16,8 +16,6 @@ SEED ?=
 # Of `make nightly`: tests/nightly.py names them; of its suite `pages` a folder for pictures and PDFs of all pages.
 SUITE ?=
 PAGES ?=
-# Of `make same-learning` and `make energy-check`: cuda or cpu, which takes hours of the former.
-DEVICE ?= cpu
 # Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
 WORKERS ?= 6
 
@@ -225,30 +223,9 @@ setting-up: $(VENV)/.dev setup  ## Measure a setup.yml that has nothing to do, o
 	tools/system-packages
 	python -m benchmarks.setup
 
-.PHONY: sampling
-sampling: $(VENV)/.dev  ## Measure what sampling a node once a second costs it
-	python -m benchmarks.sampling
-
-.PHONY: energy-check
-energy-check: $(VENV)/.dev  ## Measure how true the energy of short runs is, on simulated devices (DEVICE=cuda: on a GPU here)
-	python -m benchmarks.energy $(if $(filter cuda,$(DEVICE)),--gpu)
-
-.PHONY: reading
-reading: $(VENV)/.dev  ## Measure how fast logs are read (needs TRAINBENCH_SHARED, 3 GB of /tmp)
-	python -m benchmarks.parse
-
 .PHONY: collecting
 collecting: $(VENV)/.dev  ## Measure how fast a campaign of 1,000 runs is collected (1 GB of /tmp)
 	python -m benchmarks.collect
-
-.PHONY: site-scale
-site-scale: $(VENV)/.pages  ## Measure how fast a site of 1,000 runs is made, and its pages open (Chromium)
-	tools/system-packages chromium
-	python -m benchmarks.site
-
-.PHONY: changes
-changes: $(VENV)/.dev  ## Measure how well change points are found: planted steps, planted noise (minutes)
-	python -m benchmarks.changes
 
 .PHONY: coverage
 coverage: $(VENV)/.dev  ## Measure how often intervals and differences of speeds are right: simulated runs (minutes)
@@ -269,14 +246,6 @@ slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit
 	python -m tests.on_nodes.slowdowns bisect
 	python -m tests.on_nodes.slowdowns torch
 	python -m tests.on_nodes.slowdowns ci
-
-.PHONY: learning
-learning: $(VENV)/.dev setup  ## Does the test of learning alike catch a planted fault, and spare 20 honest pairs? (20 minutes)
-	python -m benchmarks.learning
-
-.PHONY: same-learning
-same-learning: $(VENV)/.dev setup  ## Does every fast path of torch_gpt learn what fp32 eager does? Goes on after an interrupt (DEVICE=cuda: on GPUs)
-	python -m benchmarks.same_learning --device $(DEVICE)
 
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)

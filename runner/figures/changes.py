@@ -14,7 +14,7 @@
    each other: they count as fewer by the correlation of neighbours. The weakest goes first, and its
    segments are one from then on.
 
-docs/measures.md has the rates of detection and false alarms (`make changes`).
+docs/measures.md has the rates of detection and false alarms.
 """
 
 import math

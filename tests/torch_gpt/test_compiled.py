@@ -18,9 +18,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-
-from benchmarks import learning
 
 torch = pytest.importorskip("torch")
 
@@ -28,8 +27,8 @@ torch = pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 TRAINER = ROOT / "roles" / "torch_gpt" / "files" / "torch_gpt"
 sys.path[:0] = [str(ROOT / "node" / "dataset"), str(TRAINER)]
-arguments, compiling, model = (
-    importlib.import_module(name) for name in ("arguments", "compiling", "model")
+arguments, compiling, megatron_mmap, model = (
+    importlib.import_module(name) for name in ("arguments", "compiling", "megatron_mmap", "model")
 )
 
 SHAPE = ("--num-layers", "2", "--hidden-size", "64", "--seq-length", "16", "--vocab-size", "256")
@@ -138,7 +137,10 @@ def test_the_cache_gives_no_run_another_kernel_of_attention(tmp_path: Path) -> N
 
 def eight_iterations(folder: Path, *words: str) -> str:
     """What a run on a CPU prints whose data and compile cache lie in the folder."""
-    learning.write_language(folder / "text_document")
+    tokens = np.random.default_rng(7)
+    with megatron_mmap.Writer(folder / "text_document") as writer:
+        for _ in range(20):
+            writer.add_document(tokens.integers(0, 64, 1_000).tolist())
     data = ("--data-path", str(folder / "text_document"), "--split", "1,0,0", "--device", "cpu")
     paths = os.pathsep.join([str(ROOT / "node" / "dataset"), os.environ["PYTHONPATH"]])
     own = {"PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}

@@ -1,10 +1,12 @@
 """How much training a run needs to a loss, and whether two settings learn alike.
 
-The losses of tests/data/learning.json were measured by `make learning` (benchmarks/learning.py):
-400 honest runs in 20 pairs of settings, each of a seed of its own, and 10 with a planted fault.
+The losses of tests/data/learning.json (in thousandths) were measured by benchmarks/learning.py of
+7b808eb1: 20 pairs of honest settings with 10 runs each, no seed twice, and 10 runs of the first
+setting in which the gradients of all passes but the last are lost.
 """
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,10 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks import learning
-from benchmarks.learning import by_iteration
 from runner.figures.cell_statistics import cell_statistics
 from runner.figures.flops import Decoder
+from runner.figures.loss_curves import Spans
 from runner.figures.target import (
     LEVEL,
     Arrival,
@@ -53,6 +54,11 @@ def run(
         target_loss=3.0,
         measurement=Measurement(tuple(lines)),
     )
+
+
+def by_iteration(losses: Sequence[float]) -> Spans:
+    """The losses of iterations 1, 2, ..."""
+    return {(before, before + 1): loss for before, loss in enumerate(losses)}
 
 
 def falling(at: int, count: int = 30) -> list[float]:
@@ -300,24 +306,30 @@ def test_where_no_run_reached_it_or_the_data_differ_nothing_is_tested() -> None:
 
 
 @pytest.fixture(scope="module")
-def curves() -> learning.Curves:
-    return learning.load(CURVES)
+def arrived() -> dict[str, list[list[Arrival]]]:
+    """Of each setting: its groups of ten runs, and where each run reached a loss of 3.7."""
+    groups = {}
+    for setting, runs in json.loads(CURVES.read_text()).items():
+        found = [
+            arrival(by_iteration([loss / 1000 for loss in losses]), 3.7, 8, int(seed))
+            for seed, losses in runs.items()
+        ]
+        groups[setting] = [found[first : first + 10] for first in range(0, len(found), 10)]
+    return groups
 
 
 def test_of_20_honest_pairs_at_most_3_alarm_and_a_planted_fault_is_caught(
-    curves: learning.Curves,
+    arrived: dict[str, list[list[Arrival]]],
 ) -> None:
-    honest, faulty = learning.decisions(curves)
+    pairs = zip(arrived["other"], arrived["reference"], strict=True)
+    honest = [learn_alike(other, reference) for other, reference in pairs]
+    (fault,) = arrived["fault"]
+    faulty = [learn_alike(fault, reference) for reference in arrived["reference"]]
     assert (len(honest), len(faulty)) == (20, 20)
-    assert sum(each.verdict != "alike" for each in honest) <= learning.MOST_ALARMS
+    # Chance exceeds this once in 60 times.
+    assert sum(each.verdict != "alike" for each in honest) <= 3
     assert [each.verdict for each in faulty] == ["slower"] * 20
     assert max(each.p or 0 for each in faulty) < LEVEL / 2
-
-
-def test_every_stored_run_is_of_a_seed_of_its_own(curves: learning.Curves) -> None:
-    seeds = [seed for runs in curves.values() for seed in runs]
-    assert len(seeds) == len(set(seeds)) == 2 * learning.PAIRS * learning.RUNS + learning.RUNS
-    assert {len(losses) for runs in curves.values() for losses in runs.values()} == {60}
 
 
 def evaluated(*losses: tuple[int, float], target: float | None = 3.28) -> Record:

@@ -1,6 +1,5 @@
-"""The measurements of the trainer's speed, in miniature on this machine's CPU."""
+"""benchmarks/step_profile.py in miniature on this machine's CPU."""
 
-import json
 import re
 from pathlib import Path
 
@@ -36,18 +35,3 @@ def test_a_steps_profile(tmp_path: Path) -> None:
     assert {"matrix products", "attention", "elementwise and norms", "idle"} <= set(percents)
     assert sum(percents.values()) == pytest.approx(100, abs=3)
     assert "torch_gpt done steps=3" in out
-
-
-def test_products_in_a_models_shapes(tmp_path: Path) -> None:
-    saved = tmp_path / "rates.json"
-    argv = [str(BENCHMARKS / "products.py"), "--model", "gpt2-tiny", "--micro-batch-size", "1"]
-    argv += ["--seq-length", "16", "--seconds", "0", "--copy-mib", "1", "--save", str(saved)]
-    status, out, err = rank.run_all([argv], ALONE, tmp_path)
-    assert status == 0, err
-    rates = json.loads(saved.read_text())
-    assert rates["memory"] > 0
-    products = ("qkv", "attention_out", "mlp_in", "mlp_out", "output layer")
-    expected = {f"{name}: {way}" for name in products for way in ("forward", "gradients")}
-    assert set(rates["parts"]) == expected | {"attention: forward", "attention: backward"}
-    assert all(rate > 0 for rate in rates["parts"].values())
-    assert len(re.findall("TFLOP/s", out)) == 4 * len(products) + 2
