@@ -102,7 +102,7 @@ def measure(cluster: Cluster, folder: Path, root: Path, nodes: int, cells: int) 
     """One row of the table."""
     inventory = folder / f"inventory-{nodes}"
     variables = {"cluster_root": str(root), "cluster_devices_per_node": 1}
-    cluster.write_inventory(inventory, nodes=nodes, variables=variables)
+    cluster.write_inventory(inventory, nodes=cluster.nodes[:nodes], variables=variables)
     one, _ = campaign(folder, inventory, nodes, 1)
     many, runs = campaign(folder, inventory, nodes, cells)
     own, skews = zip(*map(own_time, runs), strict=True)

@@ -150,7 +150,7 @@ def over_ssh(counts: list[int], step_s: float) -> Iterator[list[str]]:
                 "cluster_lost_contact_s": LOST_CONTACT_S,
             }
             inventory = folder / "rack"
-            cluster.write_inventory(inventory, nodes=nodes, variables=variables)
+            cluster.write_inventory(inventory, nodes=cluster.nodes[:nodes], variables=variables)
             yield row("ssh", nodes, Bench(folder, inventory, matrix(nodes, step_s)))
 
 

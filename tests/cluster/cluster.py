@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +43,8 @@ class Cluster:
     ``upper_size_mib`` keeps each node's disk in memory with that size, else it is on the machine's
     disk; ``shared_size_mib`` does so with ``shared``.  ``memory_mib`` limits each node's memory.
     ``gpus`` is a folder of device files (/dev) whose NVIDIA GPUs the nodes share out.
-    ``variables`` become the inventory's group_vars/all/variables.yml.
+    ``variables`` become the inventory's group_vars/all/variables.yml.  ``owner`` is the process
+    that the cluster belongs to, if not this one.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Cluster:
         shared_size_mib: int | None = None,
         gpus: Path | None = None,
         variables: Mapping[str, Any] | None = None,
+        owner: int | None = None,
     ) -> None:
         """Check the options, raising ClusterError; nothing is made before ``up``."""
         self.size = network.checked_size(nodes)
@@ -77,6 +79,7 @@ class Cluster:
         self._memory_mib = memory_mib
         self._shared_size_mib = shared_size_mib
         self._variables = dict(variables or {})
+        self._owner = owner or os.getpid()
         self._record: Record | None = None
 
     @classmethod
@@ -183,7 +186,7 @@ class Cluster:
                 nodes=self.size,
                 upper_size_mib=self._upper_size_mib,
                 memory_mib=self._memory_mib,
-                owner=identity(os.getpid()) or Identity(os.getpid(), 0),
+                owner=identity(self._owner) or Identity(self._owner, 0),
                 checkout=registry.CHECKOUT,
             )
             registry.save(record)  # before anything is made: what has no record is never removed
@@ -218,39 +221,47 @@ class Cluster:
         self.write_inventory(self.inventory, variables=self._variables)
 
     def write_inventory(
-        self, folder: Path, *, nodes: int | None = None, variables: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        *,
+        nodes: Sequence[Node] | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Write another inventory, of the first ``nodes`` nodes; returns the folder."""
+        """Write another inventory, of these nodes or of all; returns the folder."""
         return inventory.write_inventory(
             folder,
             self.directory,
-            {node.hostname: node.address for node in self.nodes[:nodes]},
+            {node.hostname: node.address for node in self.nodes if nodes is None or node in nodes},
             self.record.control_paths,
             variables or {},
         )
 
     # In between
 
-    def drop_connections(self) -> None:
+    def drop_connections(self, nodes: Sequence[Node]) -> None:
         """End the ssh connections that Ansible keeps open: one to a node that died hangs."""
-        _drop_connections(self.record)
+        for node in nodes:
+            _drop_connections(self.record.control_paths / node.hostname)
 
-    def heal(self) -> dict[str, list[tuple[int, list[str]]]]:
-        """Undo every fault and kill what still runs; returns what was left running, by host."""
+    def heal(self, nodes: Sequence[Node] | None = None) -> dict[str, list[tuple[int, list[str]]]]:
+        """Undo every fault of these nodes, or of all, and kill what still runs on them; returns
+        what was left running, by host.
+        """
+        nodes = self.nodes if nodes is None else nodes
         left = {}
-        if not wait_for(lambda: not any(n.processes() for n in self.nodes), LEFTOVER_GRACE_S, 0.05):
-            left = {node.hostname: node.processes() for node in self.nodes if node.processes()}
-        for node in self.nodes:
+        if not wait_for(lambda: not any(n.processes() for n in nodes), LEFTOVER_GRACE_S, 0.05):
+            left = {node.hostname: node.processes() for node in nodes if node.processes()}
+        for node in nodes:
             node.kill_processes()
-        self.revive()
+        self.revive(nodes)
         return left
 
-    def revive(self) -> None:
-        """Undo every fault; what runs on the nodes goes on."""
-        broken = [node for node in self.nodes if node.faults()]
-        if broken:
-            self.drop_connections()
-        for node in self.nodes:
+    def revive(self, nodes: Sequence[Node] | None = None) -> None:
+        """Undo every fault of these nodes, or of all; what runs on them goes on."""
+        nodes = self.nodes if nodes is None else nodes
+        broken = [node for node in nodes if node.faults()]
+        self.drop_connections(broken)
+        for node in nodes:
             node.limit_memory(self.record.memory_mib)
             node.free_disk()
         booting = [(node, node.start_boot()) for node in broken if node.pid is None]
@@ -276,7 +287,8 @@ def remove(record: Record) -> None:
     with uninterrupted(), registry.removing(record) as there:
         if not there:
             return
-        _drop_connections(record)
+        for folder in record.control_paths.glob("*"):
+            _drop_connections(folder)
         kill_and_wait(inits(record.name))
         network.remove(record.name)
         # one that was just starting ends without its network namespace, or is found by now
@@ -301,8 +313,8 @@ def sweep(name: str | None = None) -> None:
             remove(record)
 
 
-def _drop_connections(record: Record) -> None:
+def _drop_connections(folder: Path) -> None:
     with suppress(FileNotFoundError):
-        for socket in list(record.control_paths.iterdir()):
+        for socket in list(folder.iterdir()):
             run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "node"], check=False)
             socket.unlink(missing_ok=True)

@@ -92,10 +92,12 @@ def write_inventory(
         "ansible_ssh_common_args": shlex.join(ssh_options(directory)),
         # ansible-runner and many an ansible.cfg turn it off; a variable wins over both
         "ansible_host_key_checking": True,
-        "ansible_control_path_dir": str(control_paths),
         "ansible_python_interpreter": interpreter(),
     }
-    hosts = {host: {"ansible_host": address} for host, address in addresses.items()}
+    hosts = {
+        host: {"ansible_host": address, "ansible_control_path_dir": str(control_paths / host)}
+        for host, address in addresses.items()
+    }
     return _write(folder, {"hosts": hosts, "vars": connection}, {**SOON_LOST, **variables})
 
 

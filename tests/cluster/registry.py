@@ -51,7 +51,7 @@ class Record:
 
     @property
     def control_paths(self) -> Path:
-        """Where ssh keeps its control sockets: short, for a socket's path has 108 bytes."""
+        """Where ssh keeps its control sockets, a folder a node: a socket's path has 108 bytes."""
         return HOME / f"{self.name}.cp"
 
 
@@ -136,10 +136,7 @@ def remember_machine() -> None:
 
 def forget(record: Record) -> None:
     """Remove the record, and after the last one put the machine's settings back.  Hold the lock."""
-    if record.control_paths.is_dir():
-        for path in record.control_paths.iterdir():
-            path.unlink()
-        record.control_paths.rmdir()
+    shutil.rmtree(record.control_paths, ignore_errors=True)
     _file(record.name).unlink(missing_ok=True)
     _file(record.name).with_suffix(".new").unlink(missing_ok=True)
     if records() or not _file("before").exists():

@@ -1,6 +1,5 @@
 """Clusters from up to down: the command line, interrupted and killed tools, no trace left."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster, registry
+from tests.cluster import registry
 from tests.cluster.cluster import sweep
-from tests.cluster.fixtures import RealNodes
-from tests.cluster.inventory import parse_variables
 from tests.cluster.system import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -90,7 +87,7 @@ def test_command_line_from_up_to_down(tmp_path: Path) -> None:
         assert not registry.HOME.exists()
 
 
-@pytest.mark.parametrize("after_s", [0, 0.04, 0.08, 0.12])
+@pytest.mark.parametrize("after_s", [0, 0.08])
 def test_interrupted_up_leaves_nothing(tmp_path: Path, after_s: float) -> None:
     name, directory = f"i{os.getpid():x}", tmp_path / "state"
     words = [sys.executable, "-m", "tests.cluster", "up", "--name", name, "--dir", str(directory)]
@@ -123,47 +120,7 @@ def test_killed_tool_is_cleaned_up_after(tmp_path: Path) -> None:
     assert traces(name, directory) == []
 
 
-def test_clusters_live_beside_each_other(real_nodes: RealNodes) -> None:
-    theirs = real_nodes(1)
-    with Cluster(1, variables={"who": "second"}) as second:
-        ours = second.nodes[0]
-        assert ours.record.subnet != theirs.cluster.record.subnet
-        assert ours.ssh(["hostname"]).stdout == "node1\n"
-        name, directory = second.name, second.directory
-    assert traces(name, directory) == []
-    assert theirs.nodes[0].ssh(["true"]).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["up", "--nodes", "0"], "1 to 64 nodes"),
-        (["up", "--name", "Bad-Name"], "small letters"),
-        (["up", "--name", "zz", "--var", "novalue"], "key=value"),
-        (["up", "--name", "zz", "--upper-size-mib", "1"], "16 MiB"),
-        (["up", "--name", "zz", "--var-file", "none.yml"], "none.yml cannot be read"),
-        (["up", "--name", "zz", "--nodes", "64", "--gpus"], "and 64 nodes want one each"),
-        (["exec", "--name", "zz", "node1", "--", "true"], "no cluster zz is up"),
-    ],
-)
-def test_mistakes_get_one_sentence(words: list[str], message: str) -> None:
-    done = cli(*words)
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.returncode == 2
-
-
 NOT_ROOT = "import os; os.geteuid = lambda: 65534\n"
-
-
-def test_not_root_says_so() -> None:
-    code = f"{NOT_ROOT}from tests.cluster.__main__ import main; raise SystemExit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "status"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "need root" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 error")])
@@ -180,8 +137,3 @@ def test_not_root_skips_but_fails_in_ci(tmp_path: Path, ci: str, outcome: str) -
     )
     assert outcome in done.stdout
     assert "need root" in done.stdout
-
-
-def test_variables_are_yaml() -> None:
-    assert parse_variables(["a=1", "b=[x, 2]", "c="]) == {"a": 1, "b": ["x", 2], "c": None}
-    assert json.dumps(parse_variables(["d=a=b"])) == '{"d": "a=b"}'

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.gpus import shares
-from tests.cluster.system import RefusedError, missing
+from tests.cluster.system import missing
 
 FULL, NULL = os.stat("/dev/full").st_rdev, os.stat("/dev/null").st_rdev
 
@@ -27,19 +26,6 @@ def dev(tmp_path: Path) -> Path:
         os.mknod(tmp_path / name, 0o600 | stat.S_IFCHR, number)
     (tmp_path / "nvidia-caps").mkdir()
     return tmp_path
-
-
-def test_each_has_as_many_in_their_order(dev: Path) -> None:
-    one, two = (dict(each) for each in shares(dev, 2))
-    assert [*one] == ["nvidia-uvm", *(f"nvidia{number}" for number in range(5)), "nvidiactl"]
-    assert [*two] == ["nvidia-uvm", *(f"nvidia{number}" for number in range(5, 10)), "nvidiactl"]
-    assert (one["nvidiactl"], one["nvidia0"]) == (NULL, FULL)
-    with pytest.raises(RefusedError, match="has 11 NVIDIA GPUs, and 12 nodes want one each"):
-        shares(dev, 12)
-    for name in range(11):
-        (dev / f"nvidia{name}").unlink()
-    with pytest.raises(RefusedError, match="has no NVIDIA GPU, and 1 node"):
-        shares(dev, 1)
 
 
 @pytest.mark.cluster

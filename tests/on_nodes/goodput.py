@@ -166,7 +166,7 @@ def main(what: str, *only: str) -> int:
         tempfile.TemporaryDirectory(dir=ROOT / "build") as folder,
     ):
         inventory = Path(folder) / "inventory"
-        cluster.write_inventory(inventory, nodes=4, variables=variables(cluster.shared))
+        cluster.write_inventory(inventory, variables=variables(cluster.shared))
         pids = bystanders(cluster)
         bench = Bench(Path(folder), inventory, matrix)
         done = bench.run("--format", "json", *only, timeout=7200)

@@ -108,9 +108,11 @@ def test_shared_memory_is_refused_by_holder_and_leftovers_are_noted(
             " 2 days old; remove it where nobody uses it"
         ]
         argv = [sys.executable, "-m", "runner", "collect", "--campaign", str(bench.campaign)]
-        ran = subprocess.run([*argv, "--format", "json"], capture_output=True, check=True)
-        assert b"not_clean" in ran.stdout
-        assert b"node1: /dev/shm holds 3 MiB" in ran.stdout
+        ran = subprocess.run(
+            [*argv, "--format", "json"], capture_output=True, check=True, text=True
+        )
+        assert "not_clean" in ran.stdout
+        assert f"{node.hostname}: /dev/shm holds 3 MiB" in ran.stdout
     finally:
         node.exec(["sh", "-c", "rm -f /dev/shm/*; mount -o remount,size=50% /dev/shm"], check=True)
 

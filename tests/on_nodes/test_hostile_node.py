@@ -63,7 +63,8 @@ def group(real_nodes: RealNodes, stand_in_root: Path) -> Group:
     hosts = given.inventory / "hosts.yml"
     content = yaml.safe_load(hosts.read_text())
     nodes = content["all"]["children"]["nodes"]["hosts"]
-    nodes["node2"] = {**(nodes["node2"] or {}), "ansible_python_interpreter": str(python)}
+    second = given.nodes[1].hostname
+    nodes[second] = {**nodes[second], "ansible_python_interpreter": str(python)}
     hosts.write_text(yaml.safe_dump(content))
     return given
 
@@ -139,7 +140,7 @@ def play(tmp_path: Path, group: Group, root: Path, ways: Iterable[str], timeout:
     for said in (ran, table, state, again):
         assert plain(said.stdout, said.stderr)
         assert "Traceback" not in said.stdout + said.stderr
-    for path in bench.campaign.rglob("nodes/0001-node2/**/*"):
+    for path in bench.campaign.rglob(f"nodes/0001-{group.nodes[1].hostname}/**/*"):
         assert path.is_dir() or path.name in BROUGHT, path
     assert all(plain(end["reason"]) for end in ended.values())
     sizes = [path.stat().st_size for path in bench.campaign.rglob("*") if path.is_file()]
@@ -164,6 +165,7 @@ def asked(tmp_path: Path, group: Group, root: Path, ways: Iterable[str]) -> None
     """Let the ways happen that concern no run: what bench and doctor ask before."""
     bench = Bench(tmp_path, group.inventory, matrix([{"CELL": "one"}], "asked"))
     before = fingerprint(group.nodes[0], root), here(group, tmp_path)
+    second = group.nodes[1].hostname
     for name in ways:
         (FOLDER / "way").write_text(name)
         way = hostile.WAYS[name]
@@ -173,9 +175,9 @@ def asked(tmp_path: Path, group: Group, root: Path, ways: Iterable[str]) -> None
         else:
             words = ("doctor", "-i", str(group.inventory), "--only", "env")
             said = command(*words, "--runs", str(bench.runs))
-            shown = "node2 cannot be asked" if way.ends == "unasked" else "GPU problem"
+            shown = f"{second} cannot be asked" if way.ends == "unasked" else "GPU problem"
             assert shown in said.stdout, (name, said.stdout, said.stderr)
-        assert way.ends == "ok" or "node2" in said.stdout + said.stderr
+        assert way.ends == "ok" or second in said.stdout + said.stderr
         assert plain(said.stdout, said.stderr), (name, said.stdout, said.stderr)
         assert "Traceback" not in said.stdout + said.stderr
         inspected = bench.campaign / names.INSPECTED

@@ -58,7 +58,8 @@ def test_a_folder_that_differs_between_nodes_or_changes_is_refused(
     write(group.nodes[1], TRAINER + "#")
     differs = bench.run()
     assert differs.returncode == 2, differs.stderr
-    words = f"folder {FOLDER} on node2 differs from the one on node1 (train.py changed)"
+    first, second = (node.hostname for node in group.nodes)
+    words = f"folder {FOLDER} on {second} differs from the one on {first} (train.py changed)"
     assert words in differs.stderr
     write(group.nodes[1], TRAINER)
     ran = bench.run()

@@ -61,14 +61,14 @@ def test_a_secret_is_in_no_log_no_folder_no_process_list_and_no_report(
         next(bench.campaign.glob(f"env=ACT_{name}*/repeat1/attempt1"))
         for name in ("show", "events", "exit_3")
     )
-    log = (first / "nodes" / "0001-node2" / "launcher.log").read_text()
+    log = (first / "nodes" / f"0001-{group.nodes[1].hostname}" / "launcher.log").read_text()
     assert f"TOKEN of {len(token)} letters" in log
     assert f"VALUE {PLAIN!r}" in log
     assert "train.py" in listed[0]
     assert "${HF_TOKEN:?set it first" in (first / "launch.sh").read_text()
 
     # what is brought, what is kept, what is removed
-    events = second / "nodes" / "0000-node1" / "tensorboard"
+    events = second / "nodes" / f"0000-{group.nodes[0].hostname}" / "tensorboard"
     assert [path.name for path in events.iterdir()] == ["events.out.tfevents.1.host"]
     assert (events / "events.out.tfevents.1.host").read_bytes() == bytes(range(256))
     for node in group.nodes:
@@ -125,35 +125,34 @@ def changed(real_nodes: RealNodes, stand_in_root: Path, tmp_path: Path) -> Itera
     hosts = group.inventory / "hosts.yml"
     content = yaml.safe_load(hosts.read_text())
     told = content["all"]["children"]["nodes"]["vars"]
-    known = group.cluster.directory / "known_hosts"
+    known = tmp_path / "known_hosts"
     del told["ansible_host_key_checking"]
     told["ansible_ssh_common_args"] = f"-F /dev/null -o UserKnownHostsFile={known}"
     hosts.write_text(yaml.safe_dump(content))
-    right = known.read_text()
-    lines = [line.split() for line in right.splitlines()]
-    wrong = [[lines[1][0], *lines[0][1:]] if line is lines[1] else line for line in lines]
-    known.write_text("".join(" ".join(line) + "\n" for line in wrong))
-    group.cluster.drop_connections()
-    yield group
-    known.write_text(right)
-    group.cluster.drop_connections()
+    right = (group.cluster.directory / "known_hosts").read_text()
+    keys = dict(line.split(maxsplit=1) for line in right.splitlines())
+    first, second = (f"{node.hostname},{node.address}" for node in group.nodes)
+    known.write_text(f"{first} {keys[first]}\n{second} {keys[first]}\n")
+    group.cluster.drop_connections(group.nodes)
+    return group
 
 
 def test_a_node_whose_host_key_changed_is_refused_by_every_command(
     tmp_path: Path, changed: Group
 ) -> None:
+    second = changed.nodes[1].hostname
     control = Path.home() / ".ansible" / "tb"
     assert "ANSIBLE_HOST_KEY_CHECKING" not in os.environ
     matrix = {"name": "key", "defaults": {"system": "torch_gpt", "devices_per_node": 1, "nodes": 2}}
     done = Bench(tmp_path, changed.inventory, matrix).run()
     assert done.returncode == 2, done.stderr
-    assert "node2 cannot be used: " in done.stderr
+    assert f"{second} cannot be used: " in done.stderr
     assert "Host key verification failed" in done.stderr
     asked = [sys.executable, "-m", "runner", "doctor", "--runs", str(tmp_path / "runs")]
     done = run(*asked, inventory=changed.inventory)
     said = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "node2" in said
+    assert second in said
     assert "Host key verification failed" in said
     done = run("ansible-playbook", "playbooks/setup.yml", inventory=changed.inventory)
     said = done.stdout + done.stderr

@@ -176,7 +176,8 @@ def test_a_rank_fails_and_a_killed_bench_goes_on(tmp_path: Path, toy: Group) -> 
     bench.process.wait()
 
     failed = bench.outcome("act=fails")
-    said = "node2: the launcher ended with exit code 1: ValueError: rank 3 has no more points"
+    second = toy.nodes[1].hostname
+    said = f"{second}: the launcher ended with exit code 1: ValueError: rank 3 has no more points"
     assert (failed["status"], failed["reason"]) == ("failed", said)
     launched = bench.outcome("act=over-ssh")
     assert (launched["status"], launched["reason"]) == ("ok", ""), launched

@@ -69,7 +69,9 @@ def test_both_modes_train_as_over_ssh(slurm: SlurmCluster) -> None:
         "cluster_devices_per_node": 2,
         "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
     }
-    inventory = slurm.cluster.write_inventory(folder / "ssh", nodes=4, variables=variables)
+    inventory = slurm.cluster.write_inventory(
+        folder / "ssh", nodes=slurm.cluster.nodes[:4], variables=variables
+    )
     over_ssh = Bench(folder, inventory, matrix("ssh"))
     ran = over_ssh.run(timeout=400)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -105,7 +105,7 @@ def site(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Site]:
 def test_cloned_from_the_mirror_patched_once_and_kept(site: Site) -> None:
     nodes = site.group.nodes
     checked = site.run("--check")
-    assert checked.changed() == {"node1": 1, "node2": 1}, checked.out
+    assert checked.changed() == {node.hostname: 1 for node in nodes}, checked.out
     assert [node.exec(["test", "-e", f"{BASE}/src"]).returncode for node in nodes] == [1, 1]
 
     made = site.run()
@@ -124,7 +124,7 @@ def test_cloned_from_the_mirror_patched_once_and_kept(site: Site) -> None:
         ["sh", "-c", f"cd {BASE}/src && touch a.o && mkdir __pycache__ && touch __pycache__/b"]
     )
     again = site.run()
-    assert again.changed() == {"node1": 0, "node2": 0}, again.out
+    assert again.changed() == {node.hostname: 0 for node in nodes}, again.out
     assert site.run(entry="verify").rc == 0
 
     # Another set of patches, on a tree that nobody touched: put there, the old ones gone.
@@ -132,20 +132,20 @@ def test_cloned_from_the_mirror_patched_once_and_kept(site: Site) -> None:
     lacking = site.run(entry="verify", source_tree_patches=other)
     assert "has the patches of an earlier setup; run setup" in lacking.out, lacking.out
     moved = site.run(source_tree_patches=other)
-    assert moved.changed() == {"node1": 1, "node2": 1}, moved.out
+    assert moved.changed() == {node.hostname: 1 for node in nodes}, moved.out
     listed = nodes[1].exec(["ls", f"{BASE}/src"]).stdout.split()
     assert listed == ["__pycache__", "a.o", "dos.txt", "setup.py"]
     assert nodes[1].read(f"{BASE}/src/setup.py") == "one\ntwo\nTHREE\n"
 
 
 def test_what_does_not_match_is_refused_by_name_and_put_right_on_demand(site: Site) -> None:
-    node = site.group.nodes[1]
+    first, node = site.group.nodes
     assert site.run().rc == 0
     edit = f"cd {BASE}/src && sed -i s/TWO/2/ setup.py && touch new.py"
     node.exec(["sh", "-c", edit], check=True)
     for refused in (site.run(entry="verify"), site.run()):
-        assert refused.recap["node1"]["failed"] == 0
-        assert refused.recap["node2"]["failed"] == 1
+        assert refused.recap[first.hostname]["failed"] == 0
+        assert refused.recap[node.hostname]["failed"] == 1
         assert (
             f"{BASE}/src is not trainer 1.0 ({site.first[:12]}) with its 2 patches" in refused.out
         )
@@ -154,7 +154,7 @@ def test_what_does_not_match_is_refused_by_name_and_put_right_on_demand(site: Si
     assert "source_tree_reset=true" in refused.out
     assert node.read(f"{BASE}/src/setup.py") == "one\n2\nthree\n"  # nobody's work is lost
     mended = site.run(source_tree_reset=True)
-    assert mended.changed() == {"node1": 0, "node2": 1}, mended.out
+    assert mended.changed() == {first.hostname: 0, node.hostname: 1}, mended.out
     assert node.read(f"{BASE}/src/setup.py") == "one\nTWO\nthree\n"
     assert site.run(entry="verify").rc == 0
 

@@ -39,6 +39,7 @@ REMOVE = """
 @pytest.fixture
 def group(real_nodes: RealNodes) -> Iterator[Group]:
     """Two nodes of the mesh, and a third that is no part of it; nothing is left on them."""
+    real_nodes(3)
     group = real_nodes(2, variables=VARIABLES)
     yield group
     for node in group.cluster.nodes[:3]:

@@ -41,17 +41,18 @@ def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
     assert all(counts["ok"] <= 7 and not counts["changed"] for counts in fine.recap.values())
 
     silent = validate(group, "-e", "ansible_port=9")
+    first, second = (node.hostname for node in group.nodes)
     address = group.nodes[1].address
-    assert f"node2 ({address}) cannot be reached: ssh: connect to host {address}" in silent.out
+    assert f"{second} ({address}) cannot be reached: ssh: connect to host {address}" in silent.out
     assert "Connection refused; see that it is on" in silent.out
     assert all(not counts["unreachable"] for counts in silent.recap.values())
 
     # The nodes' usual Python may lie in a folder of root's.
     words = ["-e", f"ansible_user={USER}", "-e", "ansible_python_interpreter=/usr/bin/python3"]
     no_root = validate(group, *words)
-    assert f"setup needs root on node1, and {USER} may not sudo" in no_root.out
+    assert f"setup needs root on {first}, and {USER} may not sudo" in no_root.out
     no_root = validate(group, *words, "-e", "setup_privileged=false")
-    assert f"{USER} may not write to /opt/trainbench-validate on node1" in no_root.out
+    assert f"{USER} may not write to /opt/trainbench-validate on {first}" in no_root.out
     home = f"cluster_root=/home/{USER}/tb"
     alone = validate(group, *words, "-e", "setup_privileged=false", "-e", home)
     assert alone.rc == 0, alone.out
@@ -73,8 +74,8 @@ def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
     words = ["-e", '{"cluster_systems": ["torch_gpt"]}', "-e", "cluster_root=/mnt/small/tb"]
     full = validate(group, *words)
     group.nodes[1].exec(["umount", "/mnt/small"], check=True)
-    assert "node2 has 200.0 MiB free on the disk of /mnt/small/tb, and setup brings" in full.out
-    assert "node1 has" not in full.out
+    assert f"{second} has 200.0 MiB free on the disk of /mnt/small/tb, and setup brings" in full.out
+    assert f"{first} has" not in full.out
 
     # Nobody installs a compiler without root.
     old = ["-e", '{"cluster_systems": ["megatron_deepspeed"], "cluster_device": "cuda"}']
@@ -83,10 +84,10 @@ def test_few_tasks_and_each_refusal_with_its_cure(group: Group) -> None:
         "has no gcc-5 with g++-5, which is to build apex for megatron_deepspeed's oneflow2022"
     )
     compiler = validate(group, *old)
-    assert all(f"node{n} {words_of}" in compiler.out for n in (1, 2)), compiler.out
+    assert all(f"{host} {words_of}" in compiler.out for host in (first, second)), compiler.out
 
     other = validate(group, "-e", "ansible_python_interpreter=/opt/none/python3")
-    assert "node1 has no Python at /opt/none/python3; install python3" in other.out
+    assert f"{first} has no Python at /opt/none/python3; install python3" in other.out
 
 
 def test_one_bad_node_stops_setup_for_all_before_anything_is_touched(group: Group) -> None:
@@ -100,7 +101,8 @@ def test_one_bad_node_stops_setup_for_all_before_anything_is_touched(group: Grou
         node.exec(["ln", "-sf", "../usr/lib/os-release", path], check=True)
     assert refused.rc != 0
     assert (
-        "node2 is old, where packages cannot be managed; supported are Ubuntu 20.04" in refused.out
+        f"{node.hostname} is old, where packages cannot be managed; supported are Ubuntu 20.04"
+        in refused.out
     )
     assert "Put the inventory's systems" not in refused.out
     for node in group.nodes:

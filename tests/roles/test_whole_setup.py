@@ -90,7 +90,9 @@ def test_bare_nodes_are_set_up_break_are_repaired_and_are_bare_again(
 ) -> None:
     group = real_nodes(3)
     with put_back(group), vendor.served(group) as served:
-        group.cluster.write_inventory(group.inventory, nodes=3, variables=vs.variables(served))
+        group.cluster.write_inventory(
+            group.inventory, nodes=group.nodes, variables=vs.variables(served)
+        )
         before = [packages(node) for node in group.nodes]
         lies = [files(node) for node in group.nodes]
         setup(group, tmp_path, "--check")
