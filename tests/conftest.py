@@ -2,13 +2,16 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from runner.inventory import inventory
 from runner.systems.common.pins import pins
 from tests import stand_in
+from tests.asked_once import ansible_inventory
 
 pytest_plugins = [
     "tests.cluster.fixtures",
@@ -59,3 +62,10 @@ def stand_in_root() -> Path:
     """A root folder with the stand-in trainer, where test nodes see it."""
     stand_in.install(stand_in.FOLDER, os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]  # CPython has it
     return stand_in.FOLDER
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _inventories_are_asked_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inventory, "ansible_inventory", ansible_inventory)
+        yield

@@ -10,11 +10,11 @@ from plugins import inventory_check as check
 from plugins.filter.mirrors import KINDS
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, load_inventory
-from runner.inventory.listing import ansible_inventory
 from runner.terms.cluster import DEVICES
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
 from runner.terms.engines.engine_table import ENGINES
 from runner.terms.engines.slurm import Slurm
+from tests.asked_once import ansible_inventory
 
 KNOWN = check.read(PROJECT)
 LIMITS = yaml.safe_load((PROJECT / "roles/validate/vars/main.yml").read_text())[

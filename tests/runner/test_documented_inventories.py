@@ -10,12 +10,12 @@ import yaml
 
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import parse_inventory
-from runner.inventory.listing import ansible_inventory
 from runner.launch.inspection import _listed
 from runner.matrix.file import load_matrix
 from runner.plan import checks
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names
+from tests.asked_once import ansible_inventory
 from tests.runner.builders import one_device
 
 USES = re.compile(r"bench --matrix (matrices/\S+\.yaml) -i (inventory/[\w/-]+)$", re.MULTILINE)

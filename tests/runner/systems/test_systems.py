@@ -8,11 +8,11 @@ import yaml
 
 from runner.base.errors import UserError
 from runner.base.paths import DEFAULT_INVENTORY, PROJECT
-from runner.inventory.listing import ansible_inventory
 from runner.matrix.keys import CELL_KEYS
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import load_system, system_names
 from runner.terms.record import MIXED_FP8
+from tests.asked_once import ansible_inventory
 from tests.project_copy import copy_project, runner
 
 NAMES = system_names()
