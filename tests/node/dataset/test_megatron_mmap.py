@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.dataset import megatron_mmap as mm
+from tests.budget import examples
 
 DTYPES = sorted(mm.ITEM_BYTES)
 CURE = "run setup's data step again"
@@ -45,7 +46,7 @@ def good(tmp_path: Path) -> Path:
     return prefix
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), dtype=st.sampled_from(DTYPES))
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, dtype: str
@@ -153,7 +154,7 @@ def test_the_reader_refuses_a_truncated_data_file(good: Path) -> None:
         mm.MmapDataset(good)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_no_changed_index_passes_as_another_dataset(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

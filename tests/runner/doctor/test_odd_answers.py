@@ -21,6 +21,7 @@ from runner.doctor.probe_tests import TESTS
 from runner.doctor.probing import torch_of
 from runner.doctor.slow_figures import ProbeResult
 from runner.doctor.table import measured_parts
+from tests.budget import examples
 
 HOSTS = ["n1", "n2", "n3"]
 ESCAPE = "\x1b[2J\x1b]0;owned\x07"
@@ -96,7 +97,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(PLACES), st.one_of(ANYTHING, ODD))
 def test_no_environment_that_fits_stops_the_comparison(place: tuple[str, str], odd: Any) -> None:
     section, name = place
@@ -200,7 +201,7 @@ FIELDS = {
 LINES = st.lists(st.fixed_dictionaries({}, optional=FIELDS), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(LINES)
 def test_no_line_stops_the_judgement(objects: list[dict[str, Any]]) -> None:
     began = time.process_time()

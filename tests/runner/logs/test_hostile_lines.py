@@ -31,6 +31,7 @@ from runner.logs.log_metadata import Notes
 from runner.logs.measure import measure
 from runner.logs.numbers import grouped, human, number, quantity, whole_number
 from runner.logs.recognise import signs
+from tests.budget import examples, some
 from tests.runner.growth import modules_of
 from tests.runner.logs import made_lines as lines
 from tests.runner.logs.everything import not_in_the_log, read, read_file
@@ -118,7 +119,7 @@ def test_a_line_that_ended_commands_is_refused(tmp_path: Path, line: bytes) -> N
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[:40])
 def test_any_number_of_any_line_may_be_endless(row: bytes) -> None:
-    for match in re.finditer(rb"\d+", row):
+    for match in some(re.finditer(rb"\d+", row)):
         for digits in (DIGITS, b"9" * 20, b"9" * 10):
             data = row[: match.start()] + digits + row[match.end() :]
             assert list(not_in_the_log(data, read(data))) == []
@@ -193,7 +194,7 @@ def test_no_part_of_a_line_is_made_a_number_elsewhere(package: str) -> None:
 CHANGES = (b"9" * 12, DIGITS, b"-", b".", b"e", b"_", b"\0", b" ", b"|", b"nan", b"\r", b"\x1b[1m")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(LOG)), st.sampled_from(CHANGES)), max_size=6))
 @example([(LOG.index(b"elapsed"), DIGITS)])
 def test_no_figure_is_made_up_or_half_read(changes: list[tuple[int, bytes]]) -> None:
@@ -204,7 +205,7 @@ def test_no_figure_is_made_up_or_half_read(changes: list[tuple[int, bytes]]) -> 
 
 
 @pytest.mark.skipif(not REAL, reason="TRAINBENCH_SHARED names no folder with real logs")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_neither_are_those_of_real_logs(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(REAL), label="log").read_bytes()

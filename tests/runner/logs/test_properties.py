@@ -16,6 +16,7 @@ from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
 from runner.logs.running_sums import MOST_BATCHES, Batches
+from tests.budget import examples
 from tests.runner.logs import made_lines as lines
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -107,13 +108,13 @@ def test_the_sample_has_steps_of_every_kind() -> None:
     assert all(REAL.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, len(LOG)), max_size=30))
 def test_blocks_may_be_split_anywhere(places: list[int]) -> None:
     assert steps(cut(LOG, places)) == REAL
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, len(LOG)), st.integers(0, len(LOG)))
 def test_a_piece_of_a_log_invents_no_step(begin: int, length: int) -> None:
     found = steps([LOG[: begin + length]])
@@ -123,7 +124,7 @@ def test_a_piece_of_a_log_invents_no_step(begin: int, length: int) -> None:
     assert within(steps([LOG[start : begin + length]]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.sampled_from(list(lines.PREFIXES.values())), min_size=len(ROWS), max_size=len(ROWS))
 )
@@ -136,7 +137,7 @@ def test_any_prefix_changes_no_step(prefixes: list[str]) -> None:
             assert found[name] == REAL[name], name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(range(len(ROWS))))
 def test_any_order_of_lines_has_the_same_steps(order: list[int]) -> None:
     found = steps([b"".join(ROWS[place] for place in order)])
@@ -144,7 +145,7 @@ def test_any_order_of_lines_has_the_same_steps(order: list[int]) -> None:
         assert found[name] == REAL[name], name
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(LOG)), st.sampled_from(ROWS)), min_size=1, max_size=8))
 def test_lines_of_another_writer_in_the_middle_invent_no_step(
     torn: list[tuple[int, bytes]],
@@ -155,7 +156,7 @@ def test_lines_of_another_writer_in_the_middle_invent_no_step(
     assert within(steps([text]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=400), st.integers(0, len(LOG)))
 def test_any_bytes_do_no_harm(noise: bytes, place: int) -> None:
     for text in (noise, LOG[:place] + noise + LOG[place:]):
@@ -164,7 +165,7 @@ def test_any_bytes_do_no_harm(noise: bytes, place: int) -> None:
         unprefixed(text)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(noise=st.binary(max_size=400), place=st.integers(0, len(LOG)), counted=st.integers(0, 1))
 def test_a_diagnosis_of_anything_does_not_raise(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int, counted: int
@@ -189,7 +190,7 @@ def test_medians_are_exact_and_bounded() -> None:
     assert few.median() == 2.5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 900), min_size=1, max_size=6),
     st.integers(0, 99),

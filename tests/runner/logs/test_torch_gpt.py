@@ -15,6 +15,7 @@ from runner.logs.read import read as read_logs
 from runner.systems.torch_gpt import SYSTEM
 from runner.terms.memory import MEMORY
 from runner.terms.record import Interval, Measurement
+from tests.budget import examples
 
 RECORDED = (PROJECT / "tests" / "data" / "torch_gpt" / "cpu_2_processes.log").read_bytes()
 LINE = (
@@ -220,7 +221,7 @@ words = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(st.one_of(words, st.binary(max_size=6)), max_size=40), st.integers(1, 7))
 def test_any_bytes_are_read_without_an_error_or_an_invented_step(
     parts: list[bytes], size: int

@@ -16,6 +16,7 @@ from runner.matrix.file import load_matrix, parse_matrix
 from runner.matrix.keys import CELL_KEYS, TOP_KEYS
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Matrix
+from tests.budget import examples
 from tests.runner.builders import one_device, small_cluster, small_matrix
 
 SYSTEM = "defaults: {system: torch_gpt}\n"
@@ -520,13 +521,13 @@ def assert_parses_or_refuses(text: str) -> None:
     assert not [sentence for sentence in said if "\n" in sentence]
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(words, values, max_size=5))
 def test_any_mapping_parses_or_is_refused_in_one_line(content: dict[str, Any]) -> None:
     assert_parses_or_refuses(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["zero_stage", "lr", "env", "nodes", "device_ids"]), values))
 def test_any_defaults_and_axes_parse_or_are_refused_in_one_line(content: dict[str, Any]) -> None:
     for place in ("defaults", "axes", "include", "exclude"):
@@ -535,7 +536,7 @@ def test_any_defaults_and_axes_parse_or_are_refused_in_one_line(content: dict[st
         assert_parses_or_refuses(yaml.safe_dump(whole, sort_keys=False))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(texts)
 def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
     assert_parses_or_refuses(text)

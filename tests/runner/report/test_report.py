@@ -21,6 +21,7 @@ from runner.report.links import href
 from runner.report.templating import breakable, grouped
 from runner.tables.environment_facts import environment_section
 from runner.terms.record import Interval, Measurement, Record
+from tests.budget import examples
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, forty, torch_gpt, write
 from tests.runner.documents import render
@@ -387,7 +388,7 @@ nested = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.dictionaries(st.sampled_from(["nodes", "hosts", "a", "b"]), nested, max_size=3))
 def test_any_environment_renders(environment: dict[str, Any]) -> None:
     assert Page(render([failed(record(environment=environment))], "html")).open == []

@@ -22,6 +22,7 @@ from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.record import Interval, Measurement, Record, Utilisation
+from tests.budget import examples
 from tests.documented_schemas import fits
 from tests.runner.builders import one_device, small_matrix
 from tests.runner.documents import render
@@ -370,7 +371,7 @@ def test_shapes_of_nothing_are_no_error(shape: str, format: str) -> None:
 # --- formats by their schemas ---------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(any_records, max_size=4), st.booleans())
 def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compared: bool) -> None:
     # Of records of one cell that name several systems the row has one.
@@ -380,7 +381,7 @@ def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compa
     fits(json.loads(text), "table")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(any_records, max_size=4), st.sampled_from(["osdi", "ascend"]))
 def test_sheets_keep_their_schema_whatever_the_records(records: list[Record], shape: str) -> None:
     found = [*published_rows(BESIDE), *document(shape)]

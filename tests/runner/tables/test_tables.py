@@ -26,6 +26,7 @@ from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
 from runner.terms.record import STATUSES, Interval, Measurement, Record
+from tests.budget import examples
 from tests.runner.documents import render
 
 SHAPE = Decoder(12, 768, 12, 1024, 50257)
@@ -574,13 +575,13 @@ any_records = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(any_records, max_size=5), st.sampled_from(["table", "markdown", "csv", "json"]))
 def test_any_mix_of_records_renders(records: list[Record], format: str) -> None:
     assert render(records, format).endswith("\n")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(any_records, min_size=1, max_size=5))
 def test_any_mix_of_records_compares(records: list[Record]) -> None:
     baseline = f"system={records[0].system}"
