@@ -83,17 +83,21 @@ gpu-nodes:  ## The same on NODES=2 test nodes that share them out: several nodes
 	sed "s/bf16/$$precision/" matrices/gpu/gpu-nodes.yaml >.trainbench/gpu-nodes.yaml; \
 	python -m runner bench --matrix .trainbench/gpu-nodes.yaml -i $(GPU_NODES)/inventory
 
+# Lint and the tests share the cores: lint's words come in one piece, when it has ended.
 .PHONY: test
 test:  ## Lint, unit, golden, role and trainer tests, then those on real test nodes
-	@$(MAKE) --no-print-directory $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs 3 lint setup compiled-tests
-	tools/system-packages
-	$(PYTEST) tests
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.dev packages
+	@mkdir -p build
+	@{ if nice $(MAKE) --no-print-directory lint >build/lint.txt 2>&1; then echo "lint: passed"; \
+	   else cat build/lint.txt; echo "lint: failed"; exit 1; fi; } & \
+	tests=0; \
+	{ $(MAKE) --no-print-directory setup && $(PYTEST) tests; } || tests=$$?; \
+	wait $$! || { echo "lint failed, see above or build/lint.txt"; exit 1; }; \
+	exit $$tests
 
-# Each of pytest's workers would rewrite the assertions of all tests by itself: 9 s of a core each.
-.PHONY: compiled-tests
-compiled-tests: $(VENV)/.dev
-	@python -m pytest --collect-only -qq tests >/dev/null
+.PHONY: packages
+packages: $(VENV)/bin/pip
+	@tools/system-packages
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck
@@ -188,12 +192,13 @@ slurm-cluster-down: $(VENV)/.dev  ## Take the Slurm nodes down, without a trace
 	python -m tests.cluster down --name slurm
 
 .PHONY: site
-site: $(VENV)/.dev  ## Write the documents as a site, build/site/index.html, read and searched from disk
+site: $(VENV)/.docs  ## Write the documents as a site, build/site/index.html, read and searched from disk
 	NO_MKDOCS_2_WARNING=1 python -m mkdocs build --quiet --strict
+	python -m pytest -q tests/tools/test_site.py
 	@echo "Open $(CURDIR)/build/site/index.html"
 
 .PHONY: dist
-dist: $(VENV)/.dev  ## Build the wheel and the sdist in build/dist, and check them
+dist: $(VENV)/.release  ## Build the wheel and the sdist in build/dist, and check them
 	rm -rf build/dist
 	python -m hatchling build -d $(CURDIR)/build/dist
 	python -m twine check --strict build/dist/*
@@ -251,13 +256,24 @@ slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)
 	rm -rf $(VENV) .trainbench build .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible
 
-$(VENV)/.run: pyproject.toml tools/make-venv
+$(VENV)/bin/pip: tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV)
+	touch $@
+
+$(VENV)/.run: pyproject.toml $(VENV)/bin/pip
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run
-	$(PIP) -e '.[dev]'
+$(VENV)/.dev: pyproject.toml $(VENV)/bin/pip
+	$(PIP) -e '.[test]'
+	touch $(VENV)/.run $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) -e '.[docs]'
+	touch $@
+
+$(VENV)/.release: $(VENV)/.dev
+	$(PIP) -e '.[release]'
 	touch $@
 
 $(VENV)/.pages: $(VENV)/.dev

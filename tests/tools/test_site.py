@@ -10,8 +10,6 @@ from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
-from mkdocs.commands.build import build
-from mkdocs.config import load_config
 
 from runner.__main__ import BY_NAME, parser
 from runner.matrix.file import parse_matrix
@@ -33,6 +31,8 @@ FETCHED = re.compile(
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly where every connection is refused."""
+    commands = pytest.importorskip("mkdocs.commands.build", reason="`make site` brings mkdocs")
+    config = pytest.importorskip("mkdocs.config")
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
 
@@ -40,7 +40,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             raise AssertionError("the site wants a network")
 
         patch.setattr(socket.socket, "connect", refuse)
-        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+        commands.build(
+            config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True)
+        )
     return folder
 
 
