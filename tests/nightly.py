@@ -34,6 +34,7 @@ SUITES = {
     "acceptance": "planted faults for accept to find, clean nodes, simulated clusters",
     "tuning-nodes": "tune beside every combination",
     "slowdowns": "slow commits for bisect to find, equal ones for ci to pass",
+    "properties": "properties, hostile texts and mutations, of which a tenth runs by day",
     "fuzz": "100,000 damaged and hostile inputs",
     "pages": "reports in Chromium",
     "upstream": "the trainers' own repositories (TRAINBENCH_MIRRORS)",
@@ -50,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the mark; all workers take one day's rows."""
     config.addinivalue_line("markers", "nightly(suite, by_day): tests/nightly.py")
     os.environ.setdefault("TRAINBENCH_DAY", str(date.today().toordinal()))
+    os.environ["TRAINBENCH_NIGHTLY"] = config.getoption("nightly") or ""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marks = {item: mark for item in items if (mark := item.get_closest_marker("nightly"))}
     suite = config.getoption("nightly")
     if suite:
-        keep = [item for item in items if item in marks and marks[item].args[0] == suite]
+        keep = [item for item in items if suite == suite_of(item)]
     elif any("::" in word for word in config.args):
         return
     else:
@@ -65,6 +67,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         keep = [item for item in items if item not in marks or item in chosen]
     config.hook.pytest_deselected(items=[item for item in items if item not in keep])
     items[:] = keep
+
+
+def suite_of(item: pytest.Item) -> str | None:
+    """The suite that runs it at night, if any."""
+    mark = item.get_closest_marker("nightly")
+    if mark is not None:
+        return str(mark.args[0])
+    asked = {"examples", "some", "NIGHT"}  # of tests/budget.py
+    module = item.getparent(pytest.Module)
+    return "properties" if module and asked & vars(module.obj).keys() else None
 
 
 def by_day(items: list[pytest.Item], marks: dict[pytest.Item, pytest.Mark]) -> set[pytest.Item]:

@@ -27,6 +27,11 @@ FILES = {
         @pytest.mark.parametrize("row", range(3))
         def test_row(row): pass
     """,
+    "test_tenth.py": """
+        from tests.budget import some
+        @pytest.mark.parametrize("case", some(range(12)))
+        def test_case(case): pass
+    """,
     "test_never.py": """
         @pytest.mark.nightly("oneflow", by_day="827 MB")
         def test_large(): pass
@@ -37,10 +42,11 @@ FILES = {
 @pytest.mark.parametrize(
     ("day", "words", "ran"),
     [
-        ("9", (), {"ordinary", "first", "row[0]"}),
-        ("11", (), {"ordinary", "first", "row[2]"}),
+        ("9", (), {"ordinary", "first", "row[0]", "case[9]"}),
+        ("11", (), {"ordinary", "first", "row[2]", "case[1]", "case[11]"}),
         ("9", ("--nightly", "faults"), {"row[0]", "row[1]", "row[2]"}),
         ("9", ("--nightly", "oneflow"), {"large"}),
+        ("9", ("--nightly", "properties"), {f"case[{number}]" for number in range(12)}),
         ("9", ("test_never.py::test_large",), {"large"}),
     ],
 )

@@ -110,7 +110,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def changed(real_nodes: RealNodes, stand_in_root: Path, tmp_path: Path) -> Iterator[Group]:
+def changed(real_nodes: RealNodes, stand_in_root: Path, tmp_path: Path) -> Group:
     """Two nodes, of which the second answers with another host key than is known.
 
     The inventory says nothing on host keys: what checks them is this project's configuration.
