@@ -13,36 +13,23 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_TIMES = r"\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.e+-]+|N/A)"
+_NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
+_WAY = rf"\s+{_NUMBER}\s+{_NUMBER}\s+({_NUMBER})\s+({_NUMBER}(?:e[+-]\d\d)?|N/A)"
 _ROW = re.compile(
-    r"(?:^|[\s:>])(\d{1,16})\s+(\d{1,16})\s+([a-z]\w{1,15})\s+([a-z]\w{1,15})(?:\s+(-?\d{1,7}))?"
-    + _TIMES
-    + _TIMES
+    r"(?:^|[\s:>])(\d{1,16})\s+\d{1,16}\s+[a-z]\w{1,15}\s+[a-z]\w{1,15}(?:\s+-?\d{1,7})?"
+    + _WAY
+    + _WAY
     + r"\s*$"
 )
 LONGEST = 500  # characters of a line
 
 
 def row(line: str) -> dict[str, Any] | None:
-    """Return what a line says: bytes, type, redop, and both ways `time_us`, GB/s and wrong ones."""
+    """Return a line's bytes, both bus bandwidths in GB/s, and the wrong elements of both ways."""
     match = _ROW.search(line) if len(line) <= LONGEST else None
     if not match:
         return None
-    try:
-        ways = [_way(match.groups()[column : column + 4]) for column in (5, 9)]
-    except ValueError:  # 1.2.3
-        return None
-    size, kind, redop = int(match[1]), match[3], match[4]
-    both = {"out_of_place": ways[0], "in_place": ways[1]}
-    return {"bytes": size, "type": kind, "redop": redop, **both}
-
-
-def _way(columns: Any) -> dict[str, Any]:
-    time_us, algorithm, bus, wrong = columns
-    count = None if wrong == "N/A" else float(wrong)
-    return {
-        "time_us": float(time_us),
-        "algorithm_gb_per_s": float(algorithm),
-        "bus_gb_per_s": float(bus),
-        "wrong": count,
-    }
+    size, out_of_place, wrong_out, in_place, wrong_in = match.groups()
+    wrong = sum(float(count) for count in (wrong_out, wrong_in) if count != "N/A")
+    samples = [float(out_of_place), float(in_place)]
+    return {"bytes": int(size), "samples": samples, "wrong": int(wrong)}

@@ -284,21 +284,12 @@ def _nccl_tests(program: str, process: Any) -> dict[str, Any]:
     printed = out.decode("utf-8", "replace").splitlines()
     row_of = importlib.import_module("nccl_tests").row
     row = next(filter(None, map(row_of, printed)), None)
-    ways = [row["out_of_place"], row["in_place"]] if row else []
-    wrong = int(sum(way["wrong"] or 0 for way in ways))
-    if row is None or (child.returncode and not wrong):
+    if row is None or (child.returncode and not row["wrong"]):
         printed += errors.decode("utf-8", "replace").splitlines()
         telling = [line.strip() for line in printed if line.strip(" #\t")]
         last_line = telling[-1] if telling else "it printed nothing"
         return {"error": f"{program} ended with code {child.returncode}: {last_line}"[:300]}
-    return {
-        "scope": "nccl_tests",
-        "nodes": [process.node],
-        "bytes": row["bytes"],
-        "samples": [way["bus_gb_per_s"] for way in ways],
-        "wrong": wrong,
-        "try": 1,
-    }
+    return {"scope": "nccl_tests", "nodes": [process.node], "try": 1, **row}
 
 
 # --- storage ----------------------------------------------------------------------------------

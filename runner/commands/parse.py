@@ -1,7 +1,6 @@
 """`python -m runner parse LOG...`: one trainer's logs, from anywhere, to one result."""
 
 import argparse
-import io
 import json
 import os
 import shutil
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.base.errors import UserError
-from runner.base.log_file import open_log
 from runner.base.options import Commands, new_command
 from runner.base.streams import say, terminal_width
 from runner.commands.log_options import add_log_options, check_log_options, patterns_of
 from runner.terms.memory import MEMORY
 from runner.terms.record import UNREADABLE
 
-LONGEST_LINE = 1 << 16  # characters, beyond which a line is read in pieces
 DESCRIPTION = """\
 Read the logs of one run and say what they measured, without a campaign's folder.
 
@@ -47,9 +44,6 @@ the steps took than median ones), skipped, nan, last_loss, last_validation_loss,
 figures of memory (docs/measures.md); memory_mib is of older versions (the first of them that the
 log has); null: the log has none; with --each also log. docs/parsers.md lists the statuses and what
 is read from which line.
-
-A log of nccl-tests or rccl-tests gives a table of its collectives by size; JSON has them as
-collective_tests beside the keys above.
 
 exit codes: 0 the logs were read, whatever they say; 2 bad input, or one of --each cannot be read
 """
@@ -91,16 +85,12 @@ def run(chosen: argparse.Namespace) -> int:
         return _rows_per_log(chosen)
     with _files(chosen.log) as paths:
         result = parse(paths, **_options(chosen))
-        tests = [] if result["logged_lines"] else _collective_tests(paths)
-    as_json = chosen.format == "json"
-    if tests and chosen.format in ("table", "json"):
-        more = {**_versioned(result), "collective_tests": tests}
-        say(json.dumps(more, indent=1) if as_json else _collectives_table(tests))
-        return 0
     if chosen.format in ("markdown", "csv"):
         _say_table([{"log": ", ".join(map(str, chosen.log)), **result}], chosen.format)
+    elif chosen.format == "json":
+        say(json.dumps(_versioned(result), indent=1))
     else:
-        say(json.dumps(_versioned(result), indent=1) if as_json else table(result))
+        say(table(result))
     return 0
 
 
@@ -138,41 +128,6 @@ def _rows_per_log(chosen: argparse.Namespace) -> int:
 def _versioned(result: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON object of a log, with its schema's number (parse.json)."""
     return {"schema": 1, **result}
-
-
-def _collective_tests(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return what nccl-tests or rccl-tests printed into the logs."""
-    from runner.logs.collective_tests import collective_tests
-
-    tests = []
-    for path in paths:
-        with io.TextIOWrapper(open_log(path), encoding="utf-8", errors="replace") as stream:
-            lines = iter(lambda: stream.readline(LONGEST_LINE), "")
-            tests += collective_tests(lines)
-    return tests
-
-
-def _collectives_table(tests: Sequence[dict[str, Any]]) -> str:
-    """Lay collectives out for a person: a line for each size, out of place."""
-    from runner.base.grid import aligned
-
-    blocks = []
-    for test in tests:
-        rows = [("bytes", "type", "time us", "algbw GB/s", "busbw GB/s", "in place", "wrong")]
-        for row in test["rows"]:
-            out, inside = row["out_of_place"], row["in_place"]
-            counts = [way["wrong"] for way in (out, inside) if way["wrong"] is not None]
-            wrong = f"{sum(counts):g}" if counts else "not checked"
-            rows.append((f"{row['bytes']:,}", row["type"], f"{out['time_us']:,.1f}",
-                         f"{out['algorithm_gb_per_s']:.2f}", f"{out['bus_gb_per_s']:.2f}",
-                         f"{inside['bus_gb_per_s']:.2f}", wrong))  # fmt: skip
-        name = test["operation"] or "a collective"
-        where = f"{test['ranks']} ranks on {len(test['hosts'])} hosts" if test["ranks"] else ""
-        average = test["average_bus_gb_per_s"]
-        mean = f"average bus bandwidth {average:.2f} GB/s" if average is not None else "cut off"
-        head = ", ".join(filter(None, (name, where, *test["devices"][:1], mean)))
-        blocks.append(f"{head}\n{aligned(rows, 'plain')}")
-    return "\n\n".join(blocks)
 
 
 def _say_table(rows: Sequence[dict[str, Any]], format: str) -> None:

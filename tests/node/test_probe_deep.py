@@ -103,6 +103,37 @@ def test_nccl_tests(
 
 
 @pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        # Recorded by others, from 2021 (without a root) to 2026.
+        (
+            "    67108864      16777216     float     sum      -1  2801.78   23.95   44.91       0"
+            "  2804.72   23.93   44.86       0",
+            (67_108_864, [44.91, 44.86], 0),
+        ),
+        (
+            "  8589934592  1073741824  float  none  -1  249500  34.43  17.21  0"
+            "  245143  35.04  17.52  N/A",
+            (8_589_934_592, [17.21, 17.52], 0),
+        ),
+        (
+            "[1,0]<stdout>:     1048576        262144   float     sum    105.9    9.90   17.33"
+            "  5e-07    105.7    9.92   17.37  5e-07",
+            (1_048_576, [17.33, 17.37], 0),
+        ),
+        ("", None),
+        ("1024 256 float sum", None),
+        ("1 2 float sum 1.2.3 4 5 0 1 2 3 0", None),
+        ("1 2 float sum 1 4 5.6.7 0 1 2 3 0", None),
+        ("9" * 600, None),
+    ],
+)
+def test_a_line_of_nccl_tests(line: str, told: tuple[int, list[float], int] | None) -> None:
+    row = nccl_tests.row(line)
+    assert row == (told and dict(zip(("bytes", "samples", "wrong"), told, strict=True)))
+
+
+@pytest.mark.parametrize(
     ("names", "groups"),
     [
         (["a", "a", "b", "b"], [[0, 1], [2, 3]]),
