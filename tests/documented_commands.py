@@ -8,7 +8,7 @@ PAGES = ("README.md", "docs/tutorial.md", *sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "how-to").glob("*.md")
 ))  # fmt: skip
 PROGRAMS = (
-    "trainbench|make|cp|source|ssh-copy-id|pip|mlflow|wandb|find|systemd-run|journalctl|runuser"
+    "trainbench|make|cp|source|ssh-copy-id|pip|python|systemd-run|journalctl|runuser"
 )
 _LINE = re.compile(rf"(?:{PROGRAMS}) .*")
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -44,6 +44,7 @@ LONG = (
     " --only 'devices=8,tokens=32K,*'"
 )
 LONG_TEST = "tests/golden/test_documented.py::test_the_documents_cells_are_these_commands"
+EXAMPLES = "tests/test_examples.py::test_the_libraries_have_the_runs"
 # What no test types as it stands: who runs the same, or why nobody does.
 ELSEWHERE = {
     "make demo": "tests/tools/test_demo.py::test_a_fresh_clone_shows_the_table",
@@ -55,13 +56,9 @@ ELSEWHERE = {
     'systemd-run --user --unit=bench --working-directory="$PWD"'
     " trainbench bench matrix.yaml -i inventory/mine": "needs a systemd, which test machines lack",
     "journalctl --user -u bench -f": "needs a systemd, which test machines lack",
-    "pip install 'trainbench-cluster[mlflow]'": "needs a release on the index",
-    "pip install 'trainbench-cluster[wandb]'": "needs a release on the index",
-    "mlflow ui --backend-store-uri sqlite:///store/mlflow.db": "needs all of mlflow, 1 GB:"
-    " tests/runner/archive reads the store with its library",
-    "wandb sync store/wandb/offline-run-*": "sends to somebody's account",
-    "find . -type f | sed 's,^./,,' | LC_ALL=C sort | xargs sha256sum | sha256sum": "tests/runner/"
-    "archive/test_trackers.py::test_the_evidences_checksum_is_that_of_sha256sum",
+    "pip install 'trainbench-cluster[examples]'": "needs a release on the index",
+    "python examples/mlflow_import.py campaign.json": EXAMPLES,
+    "python examples/wandb_import.py campaign.json": EXAMPLES,
     "trainbench board check NAME.tar.gz --board my-board": f"{BOARD}::"
     "test_three_good_ones_are_accepted",
     "trainbench board check --board . --base origin/main": f"{BOARD}::"

@@ -38,6 +38,7 @@ SUITES = {
     "fuzz": "100,000 damaged and hostile inputs",
     "pages": "reports in Chromium",
     "upstream": "the trainers' own repositories (TRAINBENCH_MIRRORS)",
+    "examples": "the scripts of examples/, with MLflow and wandb installed",
     "oneflow": "OneFlow 0.8.0 installed: 827 MB",
 }
 

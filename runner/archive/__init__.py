@@ -1,1 +1,1 @@
-"""Archives of campaigns, redaction, logs from elsewhere, experiment trackers."""
+"""Archives of campaigns, redaction, logs from elsewhere."""

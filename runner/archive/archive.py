@@ -118,22 +118,6 @@ def _plain(folder: Path) -> dict[str, Path]:
     return dict(sorted(paths.items()))
 
 
-def evidence_sha256(folder: Path) -> str:
-    """Return one checksum of a run's files: of the lines that `sha256sum` prints of them, by name.
-
-    `find . -type f | LC_ALL=C sort | sed 's,^./,,' | xargs sha256sum | sha256sum` in a folder that
-    was copied without links and hidden files gives the same.
-    """
-    lines = []
-    for name, path in files(folder).items():
-        with open_plain(path) as stream:
-            if os.fstat(stream.fileno()).st_size > MOST_BYTES:
-                raise _too_large(name)
-            digest = hashlib.file_digest(cast("io.BufferedReader", stream), "sha256")
-            lines.append(f"{digest.hexdigest()}  {name}\n")
-    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 def _too_large(name: str) -> UserError:
     return UserError(
         f"with {printable(name)} there are more than {MOST_BYTES >> 30} GiB, more than an export"

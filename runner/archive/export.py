@@ -50,30 +50,17 @@ class Gathered:
 @contextlib.contextmanager
 def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
     """Gather it. Raises UserError where redaction would change a figure."""
-    with read_to_show(campaign, redact=redact) as (readable, document, folder):
-        tables = _tables(document, readable.settings.matrix, folder / TABLES)
-        yield Gathered(readable, document, {**archive.files(readable.path), **tables}, folder)
-
-
-@contextlib.contextmanager
-def read_to_show(
-    campaign: Campaign, *, redact: bool
-) -> Iterator[tuple[Campaign, CampaignDocument, Path]]:
-    """Read the campaign, or a copy of it without names; with a folder for more files as long as
-    the block lasts.
-
-    Raises UserError where redaction would change a figure.
-    """
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
-        readable = campaign
+        home, readable = Path(folder), campaign
         if redact:
-            readable = _redacted(campaign, Path(folder) / "redacted")
+            readable = _redacted(campaign, home / "redacted")
         document = read_campaign(
             readable, readable.path / TABLES, copy_of=campaign, shape="flat", evidence=True
         )
         if redact:
             _same_figures(read_campaign(campaign, campaign.path), document)
-        yield readable, document, Path(folder)
+        tables = _tables(document, readable.settings.matrix, home / TABLES)
+        yield Gathered(readable, document, {**archive.files(readable.path), **tables}, home)
 
 
 def export(campaign: Campaign, target: Path, *, redact: bool) -> None:

@@ -1,4 +1,4 @@
-"""`python -m runner export CAMPAIGN`: a campaign as one archive, or for an experiment tracker."""
+"""`python -m runner export CAMPAIGN`: a campaign as one archive."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,6 @@ from runner.base.streams import complain, say_json
 from runner.base.text import counted
 from runner.terms.printed_answers import ExportAnswer
 
-TRACKERS = ("mlflow", "wandb")
 DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
 
@@ -24,16 +23,6 @@ addresses and the trainers' environment variables.
 --redact puts node1, address1, user1 in place of host names, addresses, user names and home
 folders, the same everywhere, also inside logs, and takes out the values of variables that are
 named like secrets. It cannot know a host that the campaign never names: look before you publish.
-
---to mlflow and --to wandb write the runs for a tracker instead, without a network, into a folder
-(default: CAMPAIGN.mlflow, CAMPAIGN.wandb): an SQLite store, and Weights & Biases' offline format.
-Runs that are in the folder stay, so that several campaigns may share it. Values of variables named
-like secrets are masked, with or without --redact.
-
-  python -m runner export quickstart-local --to mlflow -o store   then: mlflow ui
-                                       --backend-store-uri sqlite:///store/mlflow.db
-  python -m runner export quickstart-local --to wandb             then, to send them: wandb sync
-                                       quickstart-local.wandb/wandb/offline-run-*
 
 exit codes: 0 it was written, 2 bad input
 """
@@ -49,16 +38,11 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "-o", "--output", type=Path, metavar="PATH", help="default: CAMPAIGN.tar.gz, here"
     )
-    command.add_argument(
-        "--to", choices=TRACKERS, help="write a tracker's folder instead of an archive"
-    )
     command.add_argument("--redact", action="store_true", help="remove names and addresses")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write the archive or a tracker's folder; say where."""
-    if chosen.to:
-        return _track(chosen)
+    """Write the archive; say where."""
     from rich.filesize import decimal
 
     from runner.archive import archive
@@ -81,7 +65,6 @@ def run(chosen: argparse.Namespace) -> int:
             ExportAnswer(
                 path=str(target),
                 bytes=target.stat().st_size,
-                runs_added=None,
                 left_out=tuple(unfit),
                 hidden=hidden,
             )
@@ -93,39 +76,4 @@ def run(chosen: argparse.Namespace) -> int:
         )
     if hidden:
         complain(f"{hidden}; the archive has them, its tables do not")
-    return 0
-
-
-def _track(chosen: argparse.Namespace) -> int:
-    """Write the runs for a tracker."""
-    from runner.archive import archive
-    from runner.archive.export import read_to_show
-    from runner.archive.mlflow_store import write_mlflow
-    from runner.archive.tracked_runs import tracked_runs
-    from runner.archive.wandb_folder import write_wandb
-
-    with (
-        archive.opened(chosen.runs, chosen.campaign) as source,
-        read_to_show(source.campaign, redact=chosen.redact) as (readable, document, _),
-    ):
-        target = chosen.output or Path(f"{readable.name}.{chosen.to}")
-        if target.exists() and not target.is_dir():
-            raise UserError(f"{target} is a file; name a folder")
-        runs = tracked_runs(document)
-        write = {"mlflow": write_mlflow, "wandb": write_wandb}[chosen.to]
-        added = write(readable.name, runs, target)
-    there = f", {len(runs) - added} were there" if added < len(runs) else ""
-    complain(f"wrote {added} runs into {target}{there}")
-    if chosen.format == "json":
-        say_json(
-            ExportAnswer(
-                path=str(target),
-                bytes=None,
-                runs_added=added,
-                left_out=(),
-                hidden=document.hidden,
-            )
-        )
-    if document.hidden:
-        complain(document.hidden)
     return 0

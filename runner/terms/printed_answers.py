@@ -133,8 +133,7 @@ class ExportAnswer:
     """What `export` wrote."""
 
     path: str
-    bytes: int | None  # None of a tracker's folder
-    runs_added: int | None  # None of an archive
+    bytes: int
     left_out: tuple[str, ...]  # files with names that no archive can hold
     hidden: str  # what the matrix no longer names; "" where there is nothing
     schema: Schema = 1

@@ -123,7 +123,6 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
                 "--runs",
                 "-o PATH",
                 "--output PATH",
-                "--to",
                 "--redact",
                 "node1",
                 "exit codes",

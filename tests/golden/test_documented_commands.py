@@ -120,7 +120,7 @@ def test_a_pages_commands_run_as_they_stand(stage: Path, page: str) -> None:
 
 
 def test_what_they_name_was_made(stage: Path) -> None:
-    made = ("report.html", "mine.csv", "mine.tar.gz", "public/index.html", "store/mlflow.db")
+    made = ("report.html", "mine.csv", "mine.tar.gz", "public/index.html")
     left = ("compare.xml", "trainbench.prom", "runs/quickstart-mine/bench.log")
     assert [name for name in (*made, *left) if not (stage / name).is_file()] == []
     assert list((stage / "runs").glob("rerun-zero-vs*"))
