@@ -135,31 +135,11 @@ nightly: $(VENV)/$(if $(filter pages,$(SUITE)),.pages,.dev) setup
 	exit $${failed:-0}
 endif
 
-.PHONY: faults
-faults: $(VENV)/.dev  ## Every fault of docs/reliability.md on 4 real test nodes, as a table (root)
-	tools/system-packages
-	python -m tests.faults
-
-.PHONY: slurm-faults
-slurm-faults: $(VENV)/.dev  ## The same on real Slurm: jobs, nodes, the controller, bench, the shared folder (root)
-	tools/system-packages
-	python -m tests.on_slurm
-
 .PHONY: acceptance
 acceptance: $(VENV)/.dev setup  ## Plants faults for `accept` to find, accepts clean nodes, simulates clusters: tables (root, two hours)
 	tools/system-packages
 	tools/system-packages bindfs faketime tc taskset
 	python -m tests.acceptance
-
-.PHONY: soak
-soak: $(VENV)/.dev  ## 200 cells in a row, a fault in every fifth (root, ten minutes)
-	tools/system-packages
-	python -m tests.faults.soak
-
-.PHONY: kills
-kills: $(VENV)/.dev  ## 50 kill -9 at random moments of campaigns with secrets, as a table (root, ten minutes)
-	tools/system-packages
-	python -m tests.faults.kills $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)

@@ -9,8 +9,10 @@
 """
 
 import os
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,14 @@ def by_day(items: list[pytest.Item], marks: dict[pytest.Item, pytest.Mark]) -> s
         elif when == "row":
             rows.setdefault(suite, []).append(item)
     return {*firsts.values(), *(row[day % len(row)] for row in rows.values())}
+
+
+@pytest.fixture
+def seed(record_property: Callable[[str, object], None]) -> int:
+    """Another each time, or SEED: it repeats what a run did."""
+    number = int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6))
+    record_property("seed", number)
+    return number
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from runner.terms.cluster import LOST_CONTACT_S
@@ -411,23 +410,20 @@ FAULTS = (
 )  # fmt: skip
 
 
-def play(fault: Fault[S], stage: S) -> list[str]:
-    """Let the fault happen; what is wrong with its end, in words, and the row on the stage."""
-    row = fault.do(stage)
-    stage.rows.append(row)
-    wrong = []
-    if (row.status, row.cause if row.status != "refused" else "") not in fault.ends:
-        wrong.append(f"ended as {row.status}/{row.cause}: {row.reason}")
-    if fault.says not in row.reason:
-        wrong.append(f"{fault.says!r} is not in {row.reason!r}")
-    if not row.fine:
-        why = stage.outcome("after").get("reason")
-        wrong.append(f"left {stage.left()}, lost {row.lost}, after {row.after}: {why}")
-    return wrong
-
-
-def folder_for(base: Path, fault: Fault[Any]) -> Path:
-    """A new folder of a fault's campaign."""
-    path = base / fault.name.replace(" ", "-").replace(",", "").replace("'", "")
-    path.mkdir(parents=True)
-    return path
+def play(fault: Fault[S], stage: S, record: Callable[[str, object], None]) -> None:
+    """Let the fault happen and end as it should; `record` gets its row of docs/reliability.md."""
+    record("fault", fault.name)
+    try:
+        row = fault.do(stage)
+    finally:
+        stage.bench.kill()
+        print(stage.bench.said()[-2000:])
+    record("status", row.status)
+    record("cause", row.cause)
+    record("ended in s", "-" if row.took_s is None else f"{row.took_s:.1f}")
+    record("next cell", row.after)
+    assert (row.status, row.cause if row.status != "refused" else "") in fault.ends, row.reason
+    assert fault.says in row.reason
+    assert stage.left() == []
+    assert (row.left, row.lost) == (0, 0)
+    assert row.after.startswith("ok"), stage.outcome("after").get("reason")

@@ -106,6 +106,12 @@ class Bench:
         self.process.wait(timeout=timeout)
         return self.process.returncode, self.said()
 
+    def kill(self) -> None:
+        """End the one in the background, if it still runs."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
     def said(self) -> str:
         """What the one in the background has printed."""
         return self._said.read_text(errors="replace") if self._said.exists() else ""

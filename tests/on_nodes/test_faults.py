@@ -1,7 +1,7 @@
 """Faults on real nodes: each ends the cell everywhere, leaves nothing, is named; the next runs.
 
 The trainer is the stand-in (tests/stand_in.py); sshd, links, processes and play are real. A handful
-of tests/faults, which has them all (`make faults`); what is slow here is proved there, too.
+of tests/faults, which has them all; what is slow here is proved there, too.
 """
 
 import json

@@ -1,12 +1,16 @@
 """Every fault of docs/reliability.md on Slurm: what is done, and how the struck cell must end."""
 
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.cluster.fixtures import Group
+from tests.cluster.slurm import SlurmCluster
 from tests.faults.faults import Fault, kill_program, once
 from tests.on_slurm import control, outside
+from tests.on_slurm.campaign import user_folder
 from tests.on_slurm.stage import SlurmStage
 
 
@@ -162,3 +166,12 @@ FAULTS = (
     ),
     SlurmFault("allocation: node down", outside.node_down, LOST, variables=ALLOCATION),
 )
+
+
+def stage_of(fault: SlurmFault, slurm: SlurmCluster) -> SlurmStage:
+    """The fault's campaign, of the cluster's user."""
+    folder = user_folder(slurm, re.sub(r"\W+", "-", fault.name))
+    group = Group(slurm.cluster, slurm.compute, slurm.inventory)
+    return SlurmStage(
+        fault.name, folder, group, fault.act, fault.matrix, slurm=slurm, variables=fault.variables
+    )

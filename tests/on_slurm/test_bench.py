@@ -1,6 +1,6 @@
 """bench on real Slurm, as an ordinary user on a login node: both modes, with a real trainer.
 
-`make slurm-faults` breaks things; the suite `slurm` has what takes longer.
+test_faults.py breaks things; the suite `slurm` has what takes longer.
 """
 
 import json

@@ -1,45 +1,39 @@
-"""50 kill -9 at random moments of campaigns with secrets, on real nodes: ``make kills`` (root).
-
-    python -m tests.faults.kills [--kills 50] [--seed N]
+"""kill -9 at random moments of campaigns with secrets, on real nodes.
 
 Most strike the runner, some a process that Ansible started for it, a node's supervisor or its
 trainer. The same bench is begun again until its campaign is finished, then another campaign's. No
 cell may be lost, no finished repeat made again, no process left, and no secret on any disk.
 """
 
-import argparse
 import os
 import random
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
+import pytest
 
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.judge.decide import is_finished
 from runner.terms.outcome import Outcome
 from tests import stand_in
-from tests.cluster import Cluster
-from tests.cluster.fixtures import Group
-from tests.cluster.system import ClusterError, base_python
-from tests.conftest import ROOT
-from tests.faults.__main__ import variables
-from tests.faults.stage import OURS
+from tests.cluster.fixtures import Group, RealNodes
+from tests.cluster.system import ClusterError
+from tests.faults.stage import OURS, VARIABLES
 from tests.on_nodes.campaign import Bench, descendants
 
 CELLS = 5
 RUNS_BEFORE = (0, 0, 1, 1, 1, 2)  # that a bench begins before the blow
 LONGEST_S = 2.5  # and from then to the blow
 PATIENCE_S = 90.0
+MOST_S = 1800.0  # after which none is killed
 VICTIMS = (*["runner"] * 6, *["Ansible"] * 2, "supervisor", "trainer")
 # Where a secret could stay: here and, but for the runs' folder, on each node.
 PLACES = (
@@ -57,13 +51,11 @@ class Night:
     chance: random.Random
     kills: Counter[str] = field(default_factory=Counter)
     benches: list[Bench] = field(default_factory=list)
-    again: int = 0
+    began: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         self.token = f"token-{uuid.uuid4().hex}"
         self.password = f"password-{uuid.uuid4().hex}"
-        os.environ["MY_TOKEN"] = self.token
-        os.environ["PIP_INDEX_URL"] = f"https://me:{self.password}@index.invalid/simple"
 
     def next_bench(self) -> Bench:
         """A new campaign of CELLS short cells."""
@@ -94,7 +86,7 @@ class Night:
             victim = self.chance.choice(VICTIMS)
             if bench.process.poll() is None and self.kill(victim, bench.process.pid):
                 self.kills[victim] += 1
-                print(f"{self.kills.total()}: {victim} of {bench.campaign.name}", file=sys.stderr)
+                print(f"{self.kills.total()}: {victim} of {bench.campaign.name}")
             if victim != "runner":
                 bench.finish(timeout=PATIENCE_S)
             else:
@@ -102,8 +94,6 @@ class Night:
                 time.sleep(self.chance.choice((0.0, 0.0, 0.5, 2.0)))
             if not pending(bench):
                 bench = self.next_bench()
-            else:
-                self.again += 1
         for each in self.benches:
             if pending(each):
                 ran = each.run(timeout=300)
@@ -151,12 +141,11 @@ class Night:
     def leaks(self) -> list[str]:
         """Files that have a secret's value, here and on the nodes."""
         pattern = f"{self.token}|{self.password}"
-        recent = ["-type", "f", "-newer", str(self.folder / "nodes" / "hosts.yml")]
-        search = [*recent, "-exec", "grep", "-lE", pattern, "{}", "+"]
-        here = ["find", str(self.folder), *PLACES, *search]
+        search = ["-type", "f", "-newermt", f"@{self.began}", "-exec", "grep", "-lE", pattern]
+        here = ["find", str(self.folder), *PLACES, *search, "{}", "+"]
         found = subprocess.run(here, capture_output=True, text=True).stdout.split()
         for node in self.group.nodes:
-            told = node.exec(["find", *PLACES, *search]).stdout.split()
+            told = node.exec(["find", *PLACES, *search, "{}", "+"]).stdout.split()
             found += [f"{node.hostname}:{path}" for path in told]
         return found
 
@@ -199,55 +188,41 @@ def commands() -> list[str]:
     return lines
 
 
-def report(night: Night) -> int:
-    """Print the figures; the exit code."""
+@pytest.mark.cluster
+@pytest.mark.nightly("kills")
+@pytest.mark.timeout(2700)
+@pytest.mark.parametrize("kills", [1, 49])
+@pytest.mark.usefixtures("stand_in_root")
+def test_nothing_is_lost_repeated_or_left(
+    kills: int,
+    seed: int,
+    real_nodes: RealNodes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    secret = {"cluster_env": {"HF_TOKEN": "{{ lookup('env', 'MY_TOKEN') }}"}}
+    night = Night(real_nodes(2, variables=VARIABLES | secret), tmp_path, random.Random(seed))
+    monkeypatch.setenv("MY_TOKEN", night.token)
+    monkeypatch.setenv("PIP_INDEX_URL", f"https://me:{night.password}@index.invalid/simple")
+    night.strike(kills, MOST_S)
     until = time.monotonic() + PATIENCE_S
     while (left := night.left()) and time.monotonic() < until:
         time.sleep(0.2)
     every = [attempts for bench in night.benches for attempts in repeats(bench)]
-    lost = [attempts for attempts in every if not finished(attempts)]
-    twice = [
-        attempts for attempts in every if any(is_finished(outcome) for outcome in attempts[:-1])
-    ]
     ends = Counter(attempts[-1].status for attempts in every if attempts and attempts[-1])
-    leaks = night.leaks()
-    struck = ", ".join(f"{count} {victim}" for victim, count in night.kills.most_common())
-    rows = [
-        ("killed", f"{night.kills.total()}: {struck}"),
-        ("campaigns, cells, attempts", f"{len(night.benches)} {len(every)} {sum(map(len, every))}"),
-        ("how the cells ended", ", ".join(f"{n} {status}" for status, n in ends.items())),
-        ("cells lost", str(len(lost))),
-        ("finished repeats run again", str(len(twice))),
-        ("processes left", str(len(left))),
-        ("files with a secret", str(len(leaks))),
-    ]
-    print(tabulate(rows, tablefmt="github", headers=("kill -9 at random moments", "")))
-    print(*lost, *twice, *left, *leaks, sep="\n", file=sys.stderr)
-    return int(bool(lost or twice or left or leaks))
-
-
-def main() -> int:
-    """Exit code 0: nothing lost, nothing twice, nothing left."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=1800, help="kill none after so many")
-    parser.add_argument("--seed", type=int, help="default: another each time")
-    chosen = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
-    print(f"seed {seed}", flush=True)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    stand_in.install(stand_in.FOLDER, base_python())
-    secret = {"cluster_env": {"HF_TOKEN": "{{ lookup('env', 'MY_TOKEN') }}"}}
-    with tempfile.TemporaryDirectory() as name, Cluster(nodes=2) as cluster:
-        folder = Path(name)
-        inventory = cluster.write_inventory(folder / "nodes", variables=variables() | secret)
-        night = Night(Group(cluster, cluster.nodes, inventory), folder, random.Random(seed))
-        began = time.monotonic()
-        night.strike(chosen.kills, chosen.seconds)
-        code = report(night)
-        print(f"in {time.monotonic() - began:.0f} s")
-        return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    struck = (f"{count} {victim}" for victim, count in night.kills.most_common())
+    record_property("killed", f"{night.kills.total()}: {', '.join(struck)}")
+    record_property("campaigns", len(night.benches))
+    record_property("cells", len(every))
+    record_property("attempts", sum(map(len, every)))
+    record_property("ended", ", ".join(f"{n} {status}" for status, n in ends.items()))
+    assert night.kills.total() > 0
+    assert [attempts for attempts in every if not finished(attempts)] == []
+    assert [each for each in every if any(is_finished(outcome) for outcome in each[:-1])] == []
+    assert left == []
+    assert night.leaks() == []
+    write = ["sh", "-c", 'echo "$1" >/var/tmp/seen', "-", night.token]
+    night.group.nodes[0].exec(write, check=True)
+    (tmp_path / "seen").write_text(night.password)
+    assert {str(tmp_path / "seen"), "node1:/var/tmp/seen"} <= set(night.leaks())  # it does look
