@@ -36,8 +36,8 @@ def pivot(
     """Build one sheet a value of `split`; a line for each value of `rows`, side by side by
     `columns`.
 
-    Raises UserError for a key or value that no cell has, and where two cells would share one
-    place.
+    Raises UserError for a key that no cell has, without any value that one has, and where two
+    cells would share one place.
     """
     columns = layout.columns or (("system",) if layout.shape == "frameworks" else ())
     values = layout.values or (_FRAMEWORKS if layout.shape == "frameworks" else ("samples_per_s",))
@@ -48,9 +48,15 @@ def pivot(
         if table and key not in every_fact:
             raise UserError(f"table: no cell has the key {key!r}{nearest(key, every_fact)}")
     names = machine_names(table)
-    for value in values:
-        if value not in names:
-            raise UserError(f"table: there is no column {value!r}{nearest(value, names)}")
+    # A campaign of another version may name a column that this one does not have.
+    left_out = [
+        f"table: there is no column {value!r}{nearest(value, names)}"
+        for value in values
+        if value not in names
+    ]
+    values = tuple(value for value in values if value in names)
+    if not values:
+        raise UserError(left_out[0])
     import pandas as pd  # takes most of a second to import, and no other shape needs it
 
     grouping = {"sheet": cut, "line": rows, "beside": columns}
@@ -67,6 +73,7 @@ def pivot(
             group,
             rows,
             values,
+            left_out,
         )
         for name, group in _groups(places, "sheet")
     ]
@@ -82,7 +89,13 @@ def _position(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(MISSING if key not in row_facts else value_text(row_facts[key]) for key in keys)
 
 
-def _sheet(title: str, group: DataFrame, rows: Sequence[str], values: Sequence[str]) -> Sheet:
+def _sheet(
+    title: str,
+    group: DataFrame,
+    rows: Sequence[str],
+    values: Sequence[str],
+    left_out: Sequence[str],
+) -> Sheet:
     table: list[Row] = list(group["row"])
     for _, same_position in group.groupby(["line", "beside"], sort=False)["row"]:
         if len(same_position) > 1:
@@ -101,7 +114,8 @@ def _sheet(title: str, group: DataFrame, rows: Sequence[str], values: Sequence[s
         _line(name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values)
         for name, here in _groups(group, "line")
     ]
-    below = [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
+    below = [*map(printable, left_out)]
+    below += [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
     return Sheet(title, tuple(heads), tuple(lines), (*below, *notes(table), *of_published(table)))
 
 
