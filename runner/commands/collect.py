@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runner.tables.row import Row
 
 MOST_MIB = 1024  # of logs in a page
+HIGHEST_PRICE = 1e9  # of a device-hour
 DESCRIPTION = """\
 Turn the logs of a campaign into one table. Reads only, so it can be repeated.
 
@@ -78,11 +79,11 @@ def add_parser(commands: Commands) -> None:
         help="print all notes below the table (a terminal shows the first three by default)",
     )
     command.add_argument(
-        "--prices",
-        type=Path,
-        metavar="FILE",
-        help="prices of machines and electricity: cost per million tokens and to the target loss"
-        " (docs/how-to/expect.md)",
+        "--device-hour",
+        type=_price,
+        metavar="PRICE",
+        help="what an hour of one device costs, in any currency: adds the cost per million tokens"
+        " and to the target loss (docs/how-to/expect.md)",
     )
     command.add_argument(
         "--strict",
@@ -102,14 +103,29 @@ def _mebibytes(text: str) -> float:
     return size
 
 
+def _price(text: str) -> float:
+    """Read the price of a device-hour."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = 0.0
+    if not 0 < price <= HIGHEST_PRICE:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a price; give a number above 0, such as 2.50"
+        )
+    return price
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Print or write the table; exit code 1 where it is to be publishable, and is not."""
     if chosen.logs is not None and chosen.format != "html":
         raise UserError("--logs says how much of the logs a page has; it needs --format html")
     if chosen.format == "html" and chosen.output is None and watched():
         raise UserError("a page is for a browser: name its file with --output report.html")
-    if chosen.published is not None and chosen.prices is not None:
-        raise UserError("--prices applies to a campaign's cells; leave it out with --published")
+    if chosen.published is not None and chosen.device_hour is not None:
+        raise UserError(
+            "--device-hour applies to a campaign's cells; leave it out with --published"
+        )
     if chosen.published is not None:
         _print_published(chosen)
         return 0
@@ -122,7 +138,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.shape,
         all_notes=chosen.notes,
         logs_mib=chosen.logs,
-        prices=chosen.prices,
+        device_hour=chosen.device_hour,
     )
     return _refused(table) if chosen.strict else 0
 
@@ -164,21 +180,19 @@ def print_campaign(
     *,
     all_notes: bool = False,
     logs_mib: float | None = None,
-    prices: Path | None = None,
+    device_hour: float | None = None,
 ) -> Sequence[Row]:
     """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
 
-    A page has whole logs up to `logs_mib`; `prices` is a file of them. Raises UserError without
-    a campaign.
+    A page has whole logs up to `logs_mib`; `device_hour` is the price of one. Raises UserError
+    without a campaign.
     """
     from runner.archive import archive
     from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign
-    from runner.expect.prices import read_prices
     from runner.report.formats import render
     from runner.tables.footnotes import MOST_SHOWN
 
     base = output.parent if output else Path.cwd()
-    paid = None if prices is None else read_prices(prices)
     most_mib = PAGE_LOGS_MIB if logs_mib is None else logs_mib
     with archive.opened(runs, name) as source:
         document = read_campaign(
@@ -190,7 +204,7 @@ def print_campaign(
             evidence=format in ("html", "json"),
             tails=format == "html",
             logs_mib=most_mib if format == "html" else 0,
-            prices=paid,
+            device_hour=device_hour,
         )
     text = render(
         document,

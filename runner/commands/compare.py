@@ -66,12 +66,6 @@ def add_parser(commands: Commands) -> None:
         help="B may have fewer cells: a missing cell is not a regression",
     )
     command.add_argument(
-        "--prices",
-        type=Path,
-        metavar="FILE",
-        help="also show the price of a device-hour of B at which a token costs as much as on A",
-    )
-    command.add_argument(
         "--junit",
         type=Path,
         metavar="FILE",
@@ -84,13 +78,11 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.base.files import write_text
     from runner.compare import rendering
     from runner.compare.verdicts import compare_campaigns, thresholds
-    from runner.expect.prices import read_prices
 
     limits = thresholds(chosen.threshold)
-    prices = None if chosen.prices is None else read_prices(chosen.prices)
     a, b = _side(chosen.a, chosen.runs), _side(chosen.b, chosen.runs)
     comparison = compare_campaigns(
-        a, b, limits, only=chosen.only, allow_missing=chosen.allow_missing, prices=prices
+        a, b, limits, only=chosen.only, allow_missing=chosen.allow_missing
     )
     if chosen.format == "json":
         text = rendering.to_json(comparison)

@@ -9,7 +9,6 @@ from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
-from runner.compare.break_evens import break_even_lines
 from runner.compare.quantity import CANNOT_TELL, Measure
 from runner.compare.verdicts import VERDICTS, CampaignComparison, ComparedCell
 from runner.tables.catalogue.every_column import JUDGED, title
@@ -57,9 +56,6 @@ def to_json(comparison: CampaignComparison) -> str:
         "notes": list(comparison.notes),
         "cells": [{**asdict(cell), "regressed": cell.regressed} for cell in comparison.cells],
     }
-    if comparison.break_even:
-        even = {name: asdict(break_even) for name, break_even in comparison.break_even.items()}
-        document["break_even"] = even
     return json_text(document) + "\n"
 
 
@@ -222,7 +218,6 @@ def _below(comparison: CampaignComparison) -> list[str]:
         for cell in comparison.cells
         if cell.notes
     ]
-    lines += break_even_lines(comparison.break_even)
     return lines
 
 

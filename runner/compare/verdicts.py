@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.compare.break_evens import cell_break_even
 from runner.compare.comparison_notes import cell_notes, differing_environments, parameter_notes
 from runner.compare.may_say import NONE, may_say
 from runner.compare.quantity import BY_RUNS, CANNOT_TELL, Judging, Measure, measure
 from runner.compare.side import Pair, Row, Side, ended_well, finished, has_ended
-from runner.expect.cost import BreakEven
-from runner.expect.prices import Prices
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
 from runner.tables.catalogue.every_column import JUDGED, THRESHOLDS
@@ -75,7 +72,7 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class CampaignComparison:
-    """The whole comparison, worst cells first; `break_even` by cell, where prices were given."""
+    """The whole comparison, worst cells first."""
 
     a: str
     b: str
@@ -83,7 +80,6 @@ class CampaignComparison:
     cells: Sequence[ComparedCell]
     environment: Sequence[tuple[str, str, str]]
     notes: Sequence[str] = ()
-    break_even: Mapping[str, BreakEven] = field(default_factory=dict)
     rule: str = RULE  # by which a cell is worse
 
     @property
@@ -123,14 +119,13 @@ def compare_campaigns(
     *,
     only: Sequence[str] = (),
     allow_missing: bool = False,
-    prices: Prices | None = None,
     judging: Judging = BY_RUNS,
     rule: str = RULE,
 ) -> CampaignComparison:
     """Compare the second with the first. Raises UserError where the two have no cell to compare.
 
-    `only` has globs of cells; with `allow_missing` the second may have run less; with `prices` the
-    break-even of their machines is worked out. `judging` and `rule` say how, and in words.
+    `only` has globs of cells; with `allow_missing` the second may have run less. `judging` and
+    `rule` say how, and in words.
     """
     pairs = choose(_pairs(a.rows, b.rows), only, _names_of)
     cells = [_cell(ours, theirs, limits, judging, b.live, allow_missing) for ours, theirs in pairs]
@@ -141,11 +136,6 @@ def compare_campaigns(
         raise UserError(f"no cell of {a.name} ended ok: there is nothing to compare with")
     if b.live and not any(theirs and has_ended(theirs) for _, theirs in pairs):
         raise UserError(f"no cell of {b.name} has ended yet; `status` shows its progress")
-    even = {}
-    for (ours, theirs), cell in zip(pairs, cells, strict=True):
-        speed = cell.measures.get("samples_per_s")
-        if prices is not None and ours and theirs and speed is not None:
-            even[cell.name] = cell_break_even(prices, ours, theirs, speed)
     order = list(VERDICTS)
     cells.sort(key=lambda cell: order.index(cell.verdict))
     notes = parameter_notes(pairs)
@@ -158,9 +148,8 @@ def compare_campaigns(
     if silent := [campaign.name for campaign in (a, b) if campaign.environment is None]:
         does = "does not say what it" if len(silent) == 1 else "do not say what they"
         notes.append(f"{' and '.join(silent)} {does} ran on, so that machines are not compared")
-    return CampaignComparison(
-        a.name, b.name, limits, cells, differing_environments(a, b), notes, even, rule
-    )
+    environment = differing_environments(a, b)
+    return CampaignComparison(a.name, b.name, limits, cells, environment, notes, rule)
 
 
 def _pairs(a: Sequence[Row], b: Sequence[Row]) -> list[Pair]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from runner.document.campaign_document import CampaignDocument
-from runner.expect.prices import Prices
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.tune_file import load_tuned
@@ -27,7 +26,7 @@ def read_campaign(
     evidence: bool = False,
     tails: bool = True,
     logs_mib: float = 0.0,
-    prices: Prices | None = None,
+    device_hour: float | None = None,
 ) -> CampaignDocument:
     """Read the campaign; paths of logs begin at `relative_to`.
 
@@ -36,7 +35,7 @@ def read_campaign(
     `baseline` (AXIS=VALUE) and `shape` go before the matrix's own. With `evidence` each run has its
     commands and, with `tails`, the end of its logs; whole logs are packed up to `logs_mib` MiB of
     gzip together.
-    `prices` give cells their cost.
+    `device_hour` is the price of one, by which cells cost something.
 
     Raises UserError where the folder holds no campaign, or for an unknown baseline or shape.
     """
@@ -53,7 +52,7 @@ def read_campaign(
             baseline or campaign.settings.baseline,
             published,
             requested=baseline is not None,
-            prices=prices,
+            device_hour=device_hour,
         ),
         title=campaign.settings.title,
         description=campaign.settings.description,

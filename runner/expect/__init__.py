@@ -1,1 +1,1 @@
-"""Is a speed normal, and what does it cost: reference speeds, prices. Pure, except their files."""
+"""Is a speed normal: reference speeds. Pure, except their files."""

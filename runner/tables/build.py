@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from node.printable import printable
-from runner.expect.prices import Prices
 from runner.figures.cell_statistics import CellStatistics, cell_statistics
 from runner.figures.goodput import goodput
 from runner.figures.target import time_to_target, time_to_validation_target
@@ -14,7 +13,6 @@ from runner.tables.catalogue.every_column import for_machines, for_people, missi
 from runner.tables.efficiency import with_scaling
 from runner.tables.expected import with_expectations
 from runner.tables.judged import with_verdicts
-from runner.tables.priced import with_costs
 from runner.tables.row import Row, facts
 from runner.terms.record import Measurement, Record
 
@@ -25,13 +23,13 @@ def rows(
     published: Sequence[PublishedRow] = (),
     *,
     requested: bool = True,
-    prices: Prices | None = None,
+    device_hour: float | None = None,
 ) -> list[Row]:
     """Build one row per cell, in the order of the records.
 
-    `baseline` is AXIS=VALUE; `published` rows are set beside the cells that they name; with
-    `prices` each cell that ended ok has its cost. Raises
-    UserError when a baseline that was `requested` for names an axis or value that no cell has.
+    `baseline` is AXIS=VALUE; `published` rows are set beside the cells that they name;
+    `device_hour` is the price of one, by which cells cost something. Raises UserError when a
+    baseline that was `requested` for names an axis or value that no cell has.
     """
     cells: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
@@ -44,7 +42,8 @@ def rows(
         ]
     if baseline is not None:
         table = with_baseline(table, baseline, requested=requested)
-    return with_verdicts([_readable(row) for row in with_costs(with_expectations(table), prices)])
+    table = [replace(row, device_hour=device_hour) for row in with_expectations(table)]
+    return with_verdicts(list(map(_readable, table)))
 
 
 def _row(runs: Sequence[Record]) -> Row:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
 
-from runner.expect.cost import CellCost
 from runner.expect.expectation import Expectation
 from runner.figures import devices as catalogue
 from runner.figures.between_runs import RateDifference
@@ -99,8 +98,9 @@ class Row:
     `published` are the rows of documents beside the cell, in their order. `verdict` has
     the codes of figures/publishable.py that hold, worst first, to why. `expectation` is what others
     reached on such a device with such a model in such arithmetic, None where nobody published it.
-    `cost` is what it costs by a person's prices, None without any. `goodput` has what failures and
-    checkpoints cost, None where it has none; `resumed` whether it went on as the unbroken run.
+    `device_hour` is what an hour of a device costs, None where nobody said it. `goodput` has what
+    failures and checkpoints cost, None where it has none; `resumed` whether it went on as the
+    unbroken run.
     """
 
     records: tuple[Record, ...]
@@ -112,7 +112,7 @@ class Row:
     published: tuple[PublishedRow, ...] = ()
     verdict: Mapping[str, str] = field(default_factory=dict)
     expectation: Expectation | None = None
-    cost: CellCost | None = None
+    device_hour: float | None = None
     goodput: Goodput | None = None
     resumed: Resumed | None = None
 

@@ -7,7 +7,6 @@ tests/on_slurm/test_documented_commands.py; `ELSEWHERE` has the rest.
 
 import os
 import pty
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +35,6 @@ ENDS = {
     "trainbench expect zero-vs": (3, "not compared"),  # no device that others published
     "trainbench expect zero-vs --speeds ours.csv": (3, "not compared"),
     "trainbench compare baseline.json zero-vs --junit compare.xml": (3, "cannot_tell"),
-    "trainbench compare on-h100 on-h200 --prices prices.yaml": (3, "cannot_tell"),
 }
 ZERO = """name: {name}
 defaults: {{system: torch_gpt, devices_per_node: 1, train_iters: 12, global_batch_size: 16}}
@@ -52,7 +50,7 @@ def fenced(page: str, language: str) -> str:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, stand_in_root: Path) -> Path:
-    """A folder with what the pages take for granted: inventories, campaigns, a log, prices."""
+    """A folder with what the pages take for granted: inventories, campaigns, a log."""
     folder = tmp_path_factory.mktemp("stage")
     for name in ("local", "mine", "vs"):
         stood_in(folder / "inventory" / name, stand_in_root)
@@ -60,19 +58,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory, stand_in_root: Path) -> Path
     for name in ("zero", "on"):
         (folder / f"{name}.yaml").write_text(ZERO.format(name=name))
     run(folder, "trainbench bench zero.yaml -i inventory/vs")
-    for name in ("h100", "h200"):
-        (folder / "inventory" / "vs").rename(folder / "inventory" / name)
-        run(folder, f"trainbench bench on.yaml -i inventory/{name}")
-        (folder / "inventory" / name).rename(folder / "inventory" / "vs")
+    (folder / "inventory" / "vs").rename(folder / "inventory" / "h100")
+    run(folder, "trainbench bench on.yaml -i inventory/h100")
+    (folder / "inventory" / "h100").rename(folder / "inventory" / "vs")
     run(folder, "trainbench collect --campaign zero-vs --format json --output baseline.json")
     (folder / "exports").mkdir()
     run(folder, "trainbench export on-h100 -o exports/on-h100.tar.gz")
     log = ROOT / "tests/data/torchtitan/h200_8b_fsdp2.log"
     (folder / "train.log").write_bytes(log.read_bytes())
-    page = (ROOT / "docs/how-to/expect.md").read_text(encoding="utf-8")
-    prices = re.search(r"(?m)^    prices:\n(?:^    .*\n)+", page)
-    assert prices is not None
-    (folder / "prices.yaml").write_text(prices[0])
     speeds = (ROOT / "runner/expect/reference_speeds.csv").read_text(encoding="utf-8")
     (folder / "ours.csv").write_text("".join(speeds.splitlines(keepends=True)[:2]))
     return folder

@@ -7,7 +7,6 @@ from runner.accept.acceptance import AcceptState, NodeFault
 from runner.base.dataclass_schema import shape
 from runner.compare.verdicts import ComparedCell
 from runner.expect.conditions import Subject
-from runner.expect.cost import BreakEven
 from runner.expect.references import Reference
 from runner.folder import names
 from runner.folder.endings import Ending
@@ -114,7 +113,6 @@ def _status() -> Schema:
 
 def _compare() -> Schema:
     return keys(
-        {"break_even": named(of(BreakEven))},
         schema=VERSION,
         a=TEXT,
         b=TEXT,

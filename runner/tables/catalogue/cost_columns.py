@@ -1,97 +1,89 @@
-"""Columns of what training costs, where a person gave prices."""
+"""Columns of what training costs, where a person gave the price of a device-hour."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from runner.expect.cost import PER_MILLION, TO_TARGET, Interval95
 from runner.tables.catalogue.column import Column, Text, Value
 from runner.tables.formatting import MISSING, decimals, number_text
-from runner.tables.row import Row
+from runner.tables.row import NO_LENGTH, Row
 
+HOUR_S = 3600.0
+MILLION = 1e6
 MOST_DECIMALS = 9
-_PARTS = {PER_MILLION: "per_million_tokens", TO_TARGET: "to_target"}
 
 
-def _has_cost(table: Sequence[Row]) -> bool:
-    return any(row.cost for row in table)
+def _hourly(row: Row) -> float | None:
+    """Return what an hour of the job costs; None without a price, and where no run ended ok."""
+    return row.device_hour * row.record.world_size if row.device_hour and row.finished else None
 
 
-def _has(name: str) -> Callable[[Sequence[Row]], bool]:
-    return lambda table: any(_interval(row, name) for row in table)
+def _per_million_tokens(row: Row) -> float | None:
+    hourly, rate = _hourly(row), row.tokens_per_s
+    return None if hourly is None or rate is None else hourly / HOUR_S / rate * MILLION
 
 
-def _interval(row: Row, name: str) -> Interval95 | None:
-    return getattr(row.cost, _PARTS[name], None)
+def _to_target(row: Row) -> float | None:
+    hourly = _hourly(row)
+    seconds = row.target.figures.get("seconds") if row.target else None
+    return None if hourly is None or seconds is None else hourly * seconds.median / HOUR_S
 
 
-def _value(name: str, end: str) -> Value:
-    return lambda row: getattr(_interval(row, name), end, None)
+def _why_no_speed(row: Row) -> str:
+    return row.statistics.missing.get("samples_per_s") or NO_LENGTH
 
 
-def _text(name: str) -> Text:
-    """Show the cost and, where the runs tell it, its interval."""
-
-    def text(row: Row) -> str:
-        cost = _interval(row, name)
-        if cost is None:
-            return MISSING
-        places = decimals(cost.value) if cost.value >= 1 else _small(cost.value)
-        figure = number_text(cost.value, places)
-        if cost.low is None or cost.high is None:
-            return figure
-        return f"{figure} ({number_text(cost.low, places)}-{number_text(cost.high, places)})"
-
-    return text
-
-
-def _small(value: float) -> int:
-    """Say how many decimals show four significant digits of a value below 1."""
-    return min(3 - math.floor(math.log10(value)), MOST_DECIMALS) if value > 0 else 0
-
-
-def _missing(name: str) -> Text:
-    return lambda row: row.cost.missing.get(name, "") if row.cost else ""
-
-
-def of_costs(table: Sequence[Row]) -> Iterator[str]:
-    """Yield what the costs are of, once for each price."""
-    costs = {(row.device, row.cost.price): row.cost for row in table if row.cost}
-    for (device, price), cost in costs.items():
-        if price:
-            yield (
-                f"cost: in {cost.currency}, of the time of counted steps at {price}"
-                f"{f' ({device})' if device else ''}"
-                f"{f', and {cost.electricity}' if cost.electricity else ''}; in brackets the 95 %"
-                " interval. Start, evaluation and waiting are not in it."
-            )
-
-
-def _columns() -> Iterator[Column]:
-    yield Column(
-        "cost_currency",
-        lambda r: r.cost.currency if r.cost else None,
-        "string",
-        machine_if=_has_cost,
+def _why_no_target(row: Row) -> str:
+    return (row.target.missing if row.target else {}).get(
+        "seconds", "the matrix has no target_loss"
     )
-    titles = {
-        PER_MILLION: ("cost per\nM tokens", 456, 545),
-        TO_TARGET: ("cost to\ntarget", 205, 544),
-    }
-    for name, (title, position, worth) in titles.items():
-        yield Column(
-            name,
-            _value(name, "value"),
-            title=title,
-            place=position,
-            worth=worth,
-            shown=_text(name),
-            machine_if=_has_cost,
-            people_if=_has(name),
-            note=of_costs,
-            missing=_missing(name),
+
+
+def _places(value: float) -> int:
+    """Say how many decimals show four significant digits, of a value below 1, too."""
+    return decimals(value) if value >= 1 else min(3 - math.floor(math.log10(value)), MOST_DECIMALS)
+
+
+def _priced(table: Sequence[Row]) -> bool:
+    return any(_hourly(row) for row in table)
+
+
+def _note(table: Sequence[Row]) -> Iterator[str]:
+    price = next((row.device_hour for row in table if _hourly(row)), None)
+    if price is not None:
+        yield (
+            f"cost: of the time of counted steps at {price:g} per device-hour; in percent its 95 %"
+            " interval is that of the speed, or of the time to the target. Start, evaluation and"
+            " waiting are not in it."
         )
-        for end in ("low", "high"):
-            yield Column(f"{name}_ci_{end}", _value(name, end), machine_if=_has_cost)
 
 
-COST = tuple(_columns())
+def _cost(key: str, title: str, place: float, worth: float, value: Value, why: Text) -> Column:
+    def text(row: Row) -> str:
+        cost = value(row)
+        return MISSING if cost is None else number_text(cost, _places(cost))
+
+    return Column(
+        key,
+        value,
+        title=title,
+        place=place,
+        worth=worth,
+        shown=text,
+        machine_if=_priced,
+        people_if=lambda table: any(value(row) is not None for row in table),
+        note=_note,
+        missing=lambda row: why(row) if _hourly(row) and value(row) is None else "",
+    )
+
+
+COST = (
+    _cost(
+        "cost_per_million_tokens",
+        "cost per\nM tokens",
+        456,
+        545,
+        _per_million_tokens,
+        _why_no_speed,
+    ),
+    _cost("cost_to_target", "cost to\ntarget", 205, 544, _to_target, _why_no_target),
+)

@@ -15,7 +15,6 @@ from runner.base.errors import UserError
 from runner.compare.rendering import to_json, to_markdown, to_table
 from runner.compare.side import Side, saved
 from runner.compare.verdicts import VERDICTS, ComparedCell, compare_campaigns, thresholds
-from runner.expect.prices import check_prices
 from runner.figures.between_runs import FEW_SLOW
 from runner.folder.campaign import Campaign as RunFolder
 from runner.tables.catalogue.every_column import JUDGED
@@ -590,26 +589,3 @@ def test_a_person_is_shown_twelve_letters_of_a_checksum() -> None:
     found = compare_campaigns(a, b, LIMITS)
     assert f"commit: {'a' * 12}…, then {'b' * 12}…" in to_table(found, 120)
     assert "a" * 40 in to_json(found)
-
-
-def test_prices_give_the_break_even_of_two_machines_and_nothing_without_them() -> None:
-    h100: dict[str, Any] = {"device": "NVIDIA H100 80GB HBM3", "devices": 8, "nodes": 1}
-    h200: dict[str, Any] = {"device": "NVIDIA H200", "devices": 8, "nodes": 1}
-    a = Side("A", [row(tokens_per_s=102_400.0, **h100)], {})
-    b = Side("B", [row(rate=120.0, tokens_per_s=122_880.0, **h200)], {})
-    without = compare_campaigns(a, b, LIMITS)
-    assert "break-even" not in to_table(without, 200)
-    assert "break_even" not in to_json(without)
-    prices = check_prices({"prices": {"machines": {"H100 SXM": {"device_hour": 2.5}}}}, "p")
-    found = compare_campaigns(a, b, LIMITS, prices=prices)
-    assert "break-even of a: a device-hour of NVIDIA H200 may cost 3.000 USD" in to_table(
-        found, 200
-    )
-    even = json.loads(to_json(found))["break_even"]["a"]["device_hour"]
-    noise = found.cells[0].measures["samples_per_s"].noise_percent
-    assert noise
-    assert even["value"] == pytest.approx(3.0)
-    assert even["high"] == pytest.approx(3.0 + 2.5 * noise / 100)
-    other = check_prices({"prices": {"machines": {"B200": {"device_hour": 2.5}}}}, "p")
-    said = to_markdown(compare_campaigns(a, b, LIMITS, prices=other))
-    assert "not known: the file of prices has no price of NVIDIA H100" in said

@@ -1,4 +1,4 @@
-"""Costs and what others reached, in a table's formats: of H200s with prices, and of CPUs."""
+"""Costs and what others reached, in a table's formats: of H200s with a price, and of CPUs."""
 
 import csv
 import io
@@ -9,27 +9,21 @@ import pytest
 
 from runner.__main__ import main
 from runner.document.campaign_reading import read_campaign
-from runner.expect.prices import Prices, check_prices
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
 from runner.tables.build import rows
-from runner.tables.catalogue.every_column import for_machines
+from runner.tables.catalogue.every_column import for_machines, missing, value
 from runner.tables.terminal import to_table
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 from tests.runner.gpu_campaign import gpus
 
-PRICES = """\
-prices: {machines: {H200: {device_hour: 3}}}
-"""
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     gpus(folder)
-    (folder.parent / "prices.yaml").write_text(PRICES)
     return folder
 
 
@@ -49,9 +43,8 @@ def collect(runs: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
 def test_costs_are_worked_out_from_the_row_itself(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prices = str(runs.parent / "prices.yaml")
     table = list(
-        csv.DictReader(io.StringIO(collect(runs, capsys, "--format", "csv", "--prices", prices)))
+        csv.DictReader(io.StringIO(collect(runs, capsys, "--format", "csv", "--device-hour", "3")))
     )
     priced = [row for row in table if row["cost_per_million_tokens"]]
     assert len(priced) == len([row for row in table if row["numbers_from"] == "ok runs"])
@@ -60,15 +53,15 @@ def test_costs_are_worked_out_from_the_row_itself(
         tokens_an_hour = float(row["tokens_per_s"]) * 3600
         by_hand = an_hour / tokens_an_hour * 1e6
         assert float(row["cost_per_million_tokens"]) == pytest.approx(by_hand)
-        low, high = (float(row[f"cost_per_million_tokens_ci_{end}"]) for end in ("low", "high"))
-        assert low < by_hand < high
-        assert row["cost_currency"] == "USD"
-    text = collect(runs, capsys, "--format", "markdown", "--prices", prices)
+        if row["seconds_to_target"]:
+            way = an_hour / 3600 * float(row["seconds_to_target"])
+            assert float(row["cost_to_target"]) == pytest.approx(way)
+    text = collect(runs, capsys, "--format", "markdown", "--device-hour", "3")
     assert "| cost_per_million_tokens |" in " ".join(text.split())
-    assert "at 3 per device-hour (NVIDIA H200)" in text
+    assert "at 3 per device-hour; " in text
 
 
-def test_without_prices_nothing_costs_anything(
+def test_without_a_price_nothing_costs_anything(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "cost" not in collect(runs, capsys, "--format", "csv").partition("\n")[0]
@@ -102,11 +95,18 @@ def test_cells_on_cpus_have_neither(on_cpus: list[Record]) -> None:
     assert not [key for key in keys if key.startswith(("cost_", "expected_"))]
 
 
-def test_a_price_of_any_machine_is_that_of_cpus_too(on_cpus: list[Record]) -> None:
-    prices: Prices = check_prices({"prices": {"node_hour": 0.36}}, "p")
-    for row in rows(on_cpus, prices=prices):
-        assert row.cost is not None
-        assert row.cost.per_million_tokens is not None
+def test_a_price_holds_for_cpus_too(on_cpus: list[Record]) -> None:
+    for row in rows(on_cpus, device_hour=0.36):
         assert row.tokens_per_s is not None
-        by_hand = 0.36 * row.record.nodes / 3600 / row.tokens_per_s * 1e6
-        assert row.cost.per_million_tokens.value == pytest.approx(by_hand)
+        by_hand = 0.36 * row.record.world_size / 3600 / row.tokens_per_s * 1e6
+        assert value(row, "cost_per_million_tokens") == pytest.approx(by_hand)
+        assert value(row, "cost_to_target") is None
+        assert missing(row)["cost_to_target"] == "the matrix has no target_loss"
+
+
+@pytest.mark.parametrize("text", ["cheap", "0", "-1", "nan", "inf"])
+def test_a_price_is_a_number_above_0(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["collect", f"--device-hour={text}"])
+    assert ended.value.code == 2
+    assert "is not a price; give a number above 0, such as 2.50" in capsys.readouterr().err
