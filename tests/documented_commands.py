@@ -36,7 +36,6 @@ ON_NODES = {
     *((README, line) for line in commands(README) if line.startswith("trainbench ")),
     *((ACCEPT, line) for line in commands(ACCEPT)[:2]),
 } - {(README, line) for line in (_SLURM_LINES[1], _SLURM_LINES[3])}
-BOARD = "tests/runner/board/test_board_check.py"
 LONG = (
     "trainbench bench --matrix matrices/gpu/long-context.yaml -i inventory/mine"
     " --only 'devices=8,tokens=32K,*'"
@@ -57,12 +56,6 @@ ELSEWHERE = {
     "pip install 'trainbench-cluster[examples]'": "needs a release on the index",
     "python examples/mlflow_import.py campaign.json": EXAMPLES,
     "python examples/wandb_import.py campaign.json": EXAMPLES,
-    "trainbench board check NAME.tar.gz --board my-board": f"{BOARD}::"
-    "test_three_good_ones_are_accepted",
-    "trainbench board check --board . --base origin/main": f"{BOARD}::"
-    "test_a_pull_request_adds_bundles_alone",
-    "trainbench board site my-board -o public": f"{BOARD}::"
-    "test_the_site_has_what_was_accepted_and_what_cannot_be_detected",
     f"{LONG} --dry-run": LONG_TEST,
     LONG: "needs eight GPUs; its dry run is compared",
     "trainbench bench --matrix matrices/gpu/moe.yaml -i inventory/<yours> --only devices=1": (

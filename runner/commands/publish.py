@@ -6,11 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from node.printable import printable
 from node.program_output import os_error_words
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
 from runner.base.streams import complain, say, say_json
-from runner.terms.printed_answers import NotPublishable, PublishAnswer
+from runner.base.text import counted
+from runner.terms.printed_answers import (
+    NotPublishable,
+    PublishAnswer,
+    PublishCheckAnswer,
+)
 
 if TYPE_CHECKING:
     from runner.publish.fitness import Refused
@@ -26,12 +32,17 @@ and nothing is written; --anyway publishes it, marked wherever it stands.
   python -m runner publish zero-vs --entity 'Example Lab'          zero-vs.publication.tar.gz, here
   python -m runner publish zero-vs --entity 'Example Lab' --redact without names of hosts and users
   python -m runner publish zero-vs --readme                        its README.md alone, to be read
+  python -m runner publish --check x.publication.tar.gz            does what it says follow?
 
 `collect --campaign FILE` and `compare` read the bundle as they read a campaign; `rerun FILE` runs a
 cell of it on other nodes. An entity that is not given stays empty, with a note.
+
+--check reads a bundle's logs again: how each run ended, each figure of its table, and whether a
+machine can have had such speed, time, memory and loss. It executes nothing of the bundle.
 docs/how-to/publish.md has the rest.
 
-exit codes: 0 it was written, 1 a cell is not publishable, 2 bad input
+exit codes: 0 written, or nothing found; 1 a cell is not publishable, or --check found something; 2
+bad input
 """
 
 
@@ -42,9 +53,11 @@ def add_parser(commands: Commands) -> None:
         "publish",
         "a campaign for strangers, as a bundle",
         DESCRIPTION,
-        answers=("publish",),
+        answers=("publish", "publish_check"),
     )
-    command.add_argument("campaign", metavar="CAMPAIGN", help="its name, its folder, or an export")
+    command.add_argument(
+        "campaign", metavar="CAMPAIGN", help="its name, its folder, an export, or a bundle"
+    )
     add_runs(command)
     form = command.add_mutually_exclusive_group()
     form.add_argument(
@@ -52,6 +65,9 @@ def add_parser(commands: Commands) -> None:
         help="default: CAMPAIGN.publication.tar.gz, here",
     )  # fmt: skip
     form.add_argument("--readme", action="store_true", help="print only the README.md")
+    form.add_argument(
+        "--check", action="store_true", help="say what in a bundle does not follow from its logs"
+    )
     command.add_argument(
         "--entity", default="", metavar="NAME", help="who publishes: a person, company, university"
     )
@@ -74,6 +90,8 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.publish.readme import file_name
 
     as_json = chosen.format == "json"
+    if chosen.check:
+        return _check(chosen)
     nothing = PublishAnswer(
         path=None, bytes=None, sha256=None, readme_name=None, readme=None, not_publishable=()
     )
@@ -123,6 +141,31 @@ def run(chosen: argparse.Namespace) -> int:
         f"for torchtitan's benchmarks folder, rename README.md to {file_name(bundle.publication)}"
     )
     return 0
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    """Print what does not follow; exit code 1 where something does not."""
+    from runner.archive import archive
+    from runner.publish.check import check, entity
+    from runner.publish.publication import UNTOLD
+
+    if chosen.entity or chosen.redact or chosen.anyway:
+        raise UserError("--check reads a bundle as it is; leave the other options out")
+    with archive.opened(chosen.runs, chosen.campaign) as source:
+        document, findings = check(source.campaign)
+        by = entity(source.campaign)
+        name = printable(source.campaign.name)
+    if chosen.format == "json":
+        answer = PublishCheckAnswer(
+            campaign=name, entity=by, cells=len(document.rows), findings=tuple(findings)
+        )
+        say_json(answer)
+    else:
+        for each in findings:
+            say(f"{each.of}: {each.why}")
+        what = counted(len(findings), "finding") if findings else "what it says follows"
+        say(f"{name}, {counted(len(document.rows), 'cell')}, entity {by or UNTOLD}: {what}")
+    return 1 if findings else 0
 
 
 def _cells(refused: "Sequence[Refused]") -> tuple[NotPublishable, ...]:

@@ -13,7 +13,6 @@ from runner.history.series import Series
 from runner.report.details import anchor
 from runner.site import site_paths
 from runner.site.cell_pages import campaign_link, chance
-from runner.site.front_matter import FrontMatter
 from runner.site.sheets import (
     PageCell,
     PageColumn,
@@ -34,9 +33,6 @@ from runner.terms.memory import MEMORY
 
 MOST_REGRESSIONS = 20  # that the page names; the file has all
 _RATES = ("tokens_per_s_per_device", "mfu_percent")
-NO_FRONT = FrontMatter()
-NOBODY = "nobody yet"
-SHORT_SHA = 16  # letters that the page shows; `sha256sum` of the file has all
 MOST_AXES = 8  # columns of the table of points
 IDENTITY = (
     "A cell is the same one where system, nodes, devices per node, the kind of machine and every"
@@ -44,7 +40,7 @@ IDENTITY = (
 )
 
 
-def page(site: WholeSite, front: FrontMatter = NO_FRONT) -> dict[str, Any]:
+def page(site: WholeSite) -> dict[str, Any]:
     """Return what templates/site/index.html.j2 needs."""
     points = [point for campaign in site.campaigns for point in campaign.points]
     statuses = [str(point.row["status"]) for point in points]
@@ -72,45 +68,7 @@ def page(site: WholeSite, front: FrontMatter = NO_FRONT) -> dict[str, Any]:
         "over_time": _over_time(site),
         "all_points": _points(site, points),
         "unofficial": UNOFFICIAL,
-        "board": _board(site, front) if front.limits else None,
-        "refused": front.refused,
-        "limits": front.limits,
     }
-
-
-def _board(site: WholeSite, front: FrontMatter) -> PageSheet:
-    """Return a board's bundles: who published each, and who reran it."""
-    columns = [
-        PageColumn("campaign", "campaign"),
-        PageColumn("entity", "published by", filtered=True),
-        PageColumn("reruns", "rerun by somebody else"),
-        PageColumn("machine", "machine", filtered=True),
-        PageColumn("cells", "cells", number=True),
-        PageColumn("date", f"measured ({ZONE})"),
-        PageColumn("file", "bundle"),
-        PageColumn("sha256", "SHA-256"),
-    ]
-    rows = []
-    for campaign in site.campaigns:
-        bundle = front.listed.get(campaign.source)
-        if bundle is None:
-            continue
-        cells = len(campaign.points)
-        rows.append(
-            PageRow(
-                [
-                    text_cell(campaign.name, href=site_paths.campaign(campaign.id)),
-                    text_cell(bundle.entity),
-                    text_cell("; ".join([*(bundle.reruns or (NOBODY,)), *bundle.notes]), "spread"),
-                    text_cell(", ".join(campaign.machines), "spread"),
-                    PageCell(str(cells), cells, "number"),
-                    text_cell(when(campaign.began)),
-                    text_cell(campaign.source),
-                    text_cell(bundle.sha256[:SHORT_SHA]),
-                ]
-            )
-        )
-    return PageSheet("bundles", "Bundles", columns, rows[::-1])
 
 
 def _none_found(site: WholeSite) -> str:

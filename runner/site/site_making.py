@@ -13,7 +13,6 @@ from runner.report.page import to_html
 from runner.report.page_script import content_policy, page_script
 from runner.report.templating import templates
 from runner.site import cell_pages, comparison_pages, data_files, index_page, site_paths
-from runner.site.front_matter import FrontMatter
 from runner.site.logs import copied
 from runner.site.site_folder import UnwritableError, new_site, write
 from runner.site.site_model import WholeSite
@@ -28,7 +27,6 @@ class _Order:
     source: Path
     folder: Path
     log_bytes: int
-    notices: tuple[str, ...] = ()
 
 
 def make_site(
@@ -37,21 +35,15 @@ def make_site(
     *,
     log_bytes: int,
     report_progress: Told,
-    front: FrontMatter | None = None,
 ) -> WholeSite:
     """Write a site of the campaigns `sources` to `target`, whole or not at all.
 
-    Of each log `log_bytes` are kept. `front` is what a board adds.
+    Of each log `log_bytes` are kept.
     Raises UserError where none of them can be read, or the folder cannot be written.
     """
     with new_site(target, sources) as folder:
         orders = [
-            _Order(
-                source,
-                folder / site_paths.unsorted(number),
-                log_bytes,
-                _notices(front, source),
-            )
+            _Order(source, folder / site_paths.unsorted(number), log_bytes)
             for number, source in enumerate(sources)
         ]
         read: list[tuple[Path, CampaignPoints | str]] = []
@@ -67,14 +59,8 @@ def make_site(
                 order.folder.rename((folder / site_paths.campaign(outcome.id)).parent)
             else:
                 shutil.rmtree(order.folder, ignore_errors=True)
-        _write_pages(site, folder, report_progress, front or FrontMatter())
+        _write_pages(site, folder, report_progress)
     return site
-
-
-def _notices(front: FrontMatter | None, source: Path) -> tuple[str, ...]:
-    """Return what a board says on a campaign's own page."""
-    bundle = front.listed.get(source.name) if front else None
-    return tuple(bundle.notices) if bundle else ()
 
 
 def _campaign(order: _Order) -> CampaignPoints | str:
@@ -92,7 +78,6 @@ def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
     campaign = points_of(read)
     logs, evidence = copied(read, order.folder, order.log_bytes)
     notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
-    notices += order.notices
     write(
         order.folder / site_paths.INDEX,
         to_html(
@@ -116,7 +101,7 @@ def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) 
     return replace(point, logs=copied_logs)
 
 
-def _write_pages(site: WholeSite, folder: Path, report_progress: Told, front: FrontMatter) -> None:
+def _write_pages(site: WholeSite, folder: Path, report_progress: Told) -> None:
     """Write every page except the campaigns' own."""
     pages = templates()
     table = page_script()
@@ -137,7 +122,7 @@ def _write_pages(site: WholeSite, folder: Path, report_progress: Told, front: Fr
         report_progress("writing pages", at, count)
         values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
         write_page(site_paths.comparison(a, b), "comparison", [], values)
-    write_page(site_paths.INDEX, "index", [table], index_page.page(site, front))
+    write_page(site_paths.INDEX, "index", [table], index_page.page(site))
     write(folder / site_paths.POINTS, data_files.points(site))
     write(folder / site_paths.REGRESSIONS, data_files.regressions(site))
     report_progress("writing pages", count, count)

@@ -118,7 +118,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteAnswer:
-    """What `site` or `board site` wrote."""
+    """What `site` wrote."""
 
     index: str  # the first page's file
     campaigns: int
@@ -157,6 +157,28 @@ class PublishAnswer:
     readme_name: str | None  # that torchtitan's benchmarks folder wants
     readme: str | None  # with --readme
     not_publishable: tuple[NotPublishable, ...]
+    schema: Schema = 1
+
+
+Of = Literal["table", "outcome", "speed", "time", "memory", "loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFinding:
+    """What in a bundle does not follow from its logs, or cannot be, and why."""
+
+    of: Of
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishCheckAnswer:
+    """What `publish --check` found in a bundle."""
+
+    campaign: str
+    entity: str  # who published it, by its own words; "" where it does not say
+    cells: int
+    findings: tuple[CheckFinding, ...]
     schema: Schema = 1
 
 
@@ -281,53 +303,12 @@ class AboutAnswer:
     schema: Schema = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class BundleRefusal:
-    """A reason against a bundle: a code of docs/how-to/board.md, and why it holds."""
-
-    code: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class BundleCheck:
-    """A bundle that was checked; accepted without a refusal."""
-
-    path: str
-    sha256: str
-    campaign: str
-    entity: str
-    accepted: bool
-    refusals: tuple[BundleRefusal, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardCheckAnswer:
-    """What `board check` found of each bundle; `changes` are of a pull request's other files."""
-
-    accepted: bool  # all bundles, and nothing else was changed
-    bundles: tuple[BundleCheck, ...]
-    changes: tuple[BundleRefusal, ...]
-    schema: Schema = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardInitAnswer:
-    """The files of a board that `board init` wrote."""
-
-    folder: str
-    files: tuple[str, ...]
-    schema: Schema = 1
-
-
 # Each by the name of its schema.
 ANSWERS: Mapping[str, type] = {
     "about": AboutAnswer,
     "accept_plan": AcceptPlanAnswer,
     "bench_detached": DetachedAnswer,
     "bench_script": ScriptAnswer,
-    "board_check": BoardCheckAnswer,
-    "board_init": BoardInitAnswer,
     "completion": CompletionAnswer,
     "docs": DocsAnswer,
     "error": ErrorAnswer,
@@ -337,6 +318,7 @@ ANSWERS: Mapping[str, type] = {
     "matrices": MatricesAnswer,
     "playbook": PlaybookAnswer,
     "publish": PublishAnswer,
+    "publish_check": PublishCheckAnswer,
     "rerun": RerunAnswer,
     "site": SiteAnswer,
     "stop": StopAnswer,

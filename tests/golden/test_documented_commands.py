@@ -26,7 +26,6 @@ HERE = (
         "docs/how-to/tune.md",
         "docs/how-to/machines.md",
         "docs/how-to/goodput.md",
-        "docs/how-to/board.md",
     ),
 )
 # By exit code, where it is not 0, and what must be printed.

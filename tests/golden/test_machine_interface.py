@@ -83,10 +83,10 @@ WAYS: list[tuple[str, str, int]] = [
     ("publish told-here --runs {runs} -o {out}/p.tar.gz", "publish", 1),
     ("publish told-here --runs {runs} -o {out}/p.tar.gz --anyway", "publish", 0),
     ("publish told-here --runs {runs} --readme --anyway", "publish", 0),
+    ("publish {out}/p.tar.gz --check", "publish_check", 0),
+    ("publish {log} --check", "error", 2),
     ("rerun {run} -i {i}", "rerun", 0),
     ("rerun {out}/p.tar.gz --cell zero_stage=1 -i {i}", "error", 2),
-    ("board init {out}/board", "board_init", 0),
-    ("board check {out}/p.tar.gz --board {out}", "error", 2),
     ("parse {log}", "parse", 0),
     ("parse {log} --each", "parse_each", 0),
     ("import {log} --into brought --devices 1 --runs {runs}", "import", 0),
@@ -112,7 +112,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("init {folder}/new --hosts localhost --device cpu --root /opt/x", "init", 0),
 ]
 # Schemas of what takes minutes or machines: other tests compare those with what is printed.
-ELSEWHERE = {"accept", "bisect", "board_check", "ci", "doctor"}
+ELSEWHERE = {"accept", "bisect", "ci", "doctor"}
 
 
 @pytest.fixture(scope="module")

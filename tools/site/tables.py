@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 from node.causes import Cause
 from plugins.public_addresses import found
-from runner.board.refusal import NOT_DETECTED, REASONS
 from runner.doctor.items import ITEM_RULES
 from runner.expect.references import COLUMNS as REFERENCE_COLUMNS
 from runner.figures.publishable import CODES
@@ -149,15 +148,6 @@ def _rooms() -> str:
     return _table("package | what it does", rows)
 
 
-def _board_reasons() -> str:
-    rows = "".join(f"| `{code}` | {why} |\n" for code, why in REASONS.items())
-    return _table("code | the bundle is refused since", rows)
-
-
-def _board_limits() -> str:
-    return "".join(f"- {line}\n" for line in NOT_DETECTED)
-
-
 ENDS = {
     "refused": "bench refuses to begin",
     "unasked": "doctor cannot ask the node",
@@ -194,7 +184,6 @@ def _public_addresses() -> str:
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": _rooms},
     "docs/doctor.md": {"items": _items},
-    "docs/how-to/board.md": {"reasons": _board_reasons, "limits": _board_limits},
     "docs/how-to/expect.md": {"columns": _reference_columns},
     "docs/how-to/machines.md": {"commands": machine_commands},
     "docs/inventory.md": {"keys": _keys},

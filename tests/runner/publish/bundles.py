@@ -1,4 +1,4 @@
-"""Bundles for a board: good ones, and one way to change them. Their logs are made, no trainer ran.
+"""Bundles: good ones, and ways to change them. Their logs are made, no trainer ran.
 
 `good` tells what bench leaves of runs whose steps took the time that the logs say, with polls.
 """
@@ -85,7 +85,7 @@ def published(of: Campaign, target: Path, *more: str, entity: str = "Example Lab
 
 
 def good(folder: Path, name: str = "zero", seed: int = 1, entity: str = "Example Lab") -> Path:
-    """A bundle that a board accepts."""
+    """A bundle in which all follows."""
     of = campaign(folder / "runs" / name, name, seed)
     return published(of, folder / f"{name}.tar.gz", entity=entity)
 
@@ -104,11 +104,6 @@ def made_again(bundle: Path, folder: Path, change: Callable[[Path], None]) -> Pa
     home = unpack(bundle, folder / "unpacked")
     change(home)
     return published(Campaign(home), folder / bundle.name, "--anyway")
-
-
-def edit_json(path: Path, **values: Any) -> None:
-    """Change keys of a JSON object."""
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def each_log(home: Path, edit: Callable[[str], str]) -> None:
