@@ -1,8 +1,18 @@
-"""Ansible's own output, without plays in which nothing is shown and lines of what is included."""
+"""Ansible's own output, without plays in which nothing is shown and lines of what is included.
 
+Below a change stands what it is, where the program that made it or would make it tells.
+"""
+
+import sys
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.callback.default import CallbackModule as Default
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from node.printable import printable
+from plugins.callback.steps import told
 
 DOCUMENTATION = """
     name: quiet
@@ -34,6 +44,12 @@ class CallbackModule(Default):  # type: ignore[misc]  # untyped where mypy skips
             super().v2_playbook_on_play_start(self._unsaid)
             self._unsaid = None
         super()._print_task_banner(task)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """Add what a change is."""
+        super().v2_runner_on_ok(result)
+        for line in told(result) if result.result.get("changed") else ():
+            self._display.display(f"    {printable(line)}")
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
         """Say nothing: what is included speaks for itself."""

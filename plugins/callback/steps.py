@@ -33,13 +33,18 @@ def step_of(task: Any, play: Any) -> str:
     return str(role.get_name() if role is not None else play.get_name())
 
 
-def change_lines(result: Any) -> str:
-    """The lines `told` of a program's answer, or the message of `debug`: what a change is."""
+def told(result: Any) -> list[str]:
+    """The lines `told` of a program's answer: what a change is."""
     answer = result.result.get("answer")
     lines = answer.get("told") if isinstance(answer, dict) else None
+    return list(map(str, lines)) if isinstance(lines, list) else []
+
+
+def change_lines(result: Any) -> str:
+    """The same as text, or the message of `debug`."""
     if result.task.action.rpartition(".")[2] == "debug":
-        lines = [result.result.get("msg")]
-    return "\n".join(map(str, lines)) if isinstance(lines, list) else ""
+        return str(result.result.get("msg"))
+    return "\n".join(told(result))
 
 
 def forgiven(task: Any) -> bool:
