@@ -2,8 +2,9 @@
 
 A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping is on
 this node; `sha256` is its checksum), `entry` (module:function) and `arguments`, which the function
-gets. BOOT reads it from standard input, or from its second argument; the first is for listings of
-the node's processes. A module that nobody imports is not compiled.
+gets; `environment` are further variables, which are on no command line. BOOT reads it from standard
+input, or from its second argument; the first is for listings of the node's processes. A module that
+nobody imports is not compiled.
 
 Python 3.6, too: an environment's own Python runs what checks it.
 """
@@ -62,6 +63,7 @@ class Sent:
 
 def run(job: "Dict[str, Any]") -> int:
     """Run a message's program; return the exit code."""
+    os.environ.update(job.get("environment", {}))
     SOURCES.update(job["sources"])
     CODE.update(compiled(job.get("file")))
     sys.meta_path.insert(0, Sent())

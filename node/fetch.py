@@ -187,8 +187,8 @@ class Download:
                 if failures >= TRIES:
                     raise FetchError(
                         f"cannot download {redacted(self.source)}: {error}; check the node's way "
-                        "to it, or name a mirror in site_mirrors, and run this again: it goes on "
-                        f"from {human(self._size())}"
+                        "to it, or name a proxy in site_proxy or a mirror in site_mirrors, and run "
+                        f"this again: it goes on from {human(self._size())}"
                     ) from None
                 self.wait(min(2.0 ** (failures - 1), MAX_WAIT_S))
             except OSError as error:

@@ -330,6 +330,14 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
+def proxy_faults(values: Mapping[str, Any]) -> list[str]:
+    """A proxy that programs would not understand. It is not shown: it may hold a password."""
+    proxy = values.get("site_proxy", "")
+    if not proxy or re.fullmatch(r"http://([^\s\"'\\/@#?]+@)?[\w.-]+:\d{1,5}/?", proxy):
+        return []
+    return ["site_proxy is not of the form http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"]
+
+
 def mirror_faults(values: Mapping[str, Any], project: Known) -> list[str]:
     """Mirrors that would never be asked, though somebody meant them to be.
 
@@ -459,6 +467,7 @@ def inventory_faults(
     wrong = system_faults(good, project) + declared_faults(good, project)
     faults += wrong
     faults += dataset_faults(good, project)[0]
+    faults += proxy_faults(good)
     faults += mirror_faults(good, project)
     if not wrong and (needed := builds(good, project, limits)):
         cure = f'set it to "{needed.most}" or less'

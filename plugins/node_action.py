@@ -56,6 +56,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
     _supports_async = False
     default_python = "/usr/bin/python3"  # where the inventory says none
     patience_s: float | None = None  # for an answer; None: as long as the connection lives
+    environment: Mapping[str, str] = {}  # variables for its programs, which may be secret
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
@@ -142,7 +143,8 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         """Run a program, by the node's Python or another one with all that it has installed."""
         kind = KINDS.get(entry, ANYTHING) if kind is ANYTHING else kind
         argv = [*([python] if python else [self.python, "-I", "-S"]), *command(entry)]
-        return self.exchange(argv, message(entry, arguments, file), kind, to(entry))
+        stdin = message(entry, arguments, file, self.environment)
+        return self.exchange(argv, stdin, kind, to(entry))
 
     def exchange(
         self, argv: list[str], stdin: str = "", kind: Kind = ANYTHING, where: str = "the answer"

@@ -12,7 +12,7 @@ import json
 import re
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,13 @@ def bundle(entry: str) -> tuple[str, str]:
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json", text
 
 
-def message(entry: str, arguments: Any = None, file: str = "") -> str:
+def message(
+    entry: str, arguments: Any = None, file: str = "", environment: Mapping[str, str] | None = None
+) -> str:
     """Return the message that runs a program; `file` is on a node that has the modules already."""
     carried = {"file": file} if file else {"sources": sources(entry)}
-    return json.dumps({**carried, "entry": f"node.{entry}", "arguments": arguments})
+    more = {"environment": environment} if environment else {}
+    return json.dumps({**carried, **more, "entry": f"node.{entry}", "arguments": arguments})
 
 
 def imported(text: str, name: str, package: bool) -> Iterator[str]:

@@ -45,8 +45,8 @@ def fetched_key(repository: Spec) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         why = getattr(error, "reason", error)
         raise StateError(
-            f"cannot fetch {repository['key']} ({why}); bring that server back or name a mirror in "
-            "site_mirrors.apt"
+            f"cannot fetch {repository['key']} ({why}); bring that server back, or name a proxy in "
+            "site_proxy or a mirror in site_mirrors.apt"
         ) from None
     fault = key_fault(data, repository["fingerprints"])
     if fault:

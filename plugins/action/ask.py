@@ -9,8 +9,8 @@
 The result has `answer`, `rc` and `stderr`, and is `changed` where the answer says so. A program
 that refuses is a failed task, with its words. A module is a program that unpacks another one on the
 node; this is one shell and one program there, which halves what a question costs
-(docs/performance.md). Steps between tasks that say `changed`, such as those of node_state's ledger,
-are questions, too.
+(docs/performance.md). What it downloads comes by `site_proxy`, if the site has one. Steps between
+tasks that say `changed`, such as those of node_state's ledger, are questions, too.
 """
 
 import sys
@@ -47,6 +47,8 @@ class ActionModule(NodeAction):
         if changes and self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": "not run: --check changes nothing"}
         self.patience_s = CHANGE_S if changes else QUESTION_S
+        if proxy := self.value("site_proxy"):
+            self.environment = dict.fromkeys(("http_proxy", "https_proxy"), str(proxy))
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
             if title := steps.subject(spec):

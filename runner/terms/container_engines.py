@@ -224,6 +224,7 @@ _ENGINES = (
         rb"^docker: (?:Error response from daemon|Cannot connect to the Docker daemon)",
         kept=True,
         filed=False,
+        build=("--build-arg=http_proxy", "--build-arg=https_proxy"),  # of the environment, if there
         gpus="--gpus=all",
         remove=("rm", "--force"),
     ),

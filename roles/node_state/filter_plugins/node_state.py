@@ -45,9 +45,9 @@ CAUSES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"(?:cannot fetch|Failed to fetch|Could not (?:resolve|connect to)|Unable to connect to)"
-        r"\s+'?(?P<one>[^\s']+)|Request failed: (?P<two>[^\n]+)",
-        "cannot fetch {one}; bring that server back or name a mirror in site_mirrors.apt, and run "
-        "setup again",
+        r"\s+'?(?P<one>[^\s']+)",
+        "cannot fetch {one}; bring that server back, or name a proxy in site_proxy or a mirror in "
+        "site_mirrors.apt, and run setup again",
     ),
     (
         r"dpkg was interrupted",
@@ -68,7 +68,7 @@ def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for name in ("msg", "stderr", "stdout", "module_stderr", "module_stdout", "results"):
+        for name in ("results", "msg", "stderr", "stdout", "module_stderr", "module_stdout"):
             if name in value:
                 yield from _strings(value[name])
     elif isinstance(value, list | tuple):
