@@ -100,7 +100,8 @@ packages: $(VENV)/bin/pip
 	@tools/system-packages
 
 .PHONY: lint
-lint: $(VENV)/.dev  ## ruff, mypy strict, import order, ansible-lint (production), shellcheck
+lint: $(VENV)/.dev  ## Lines of each package, ruff, mypy strict, import order, ansible-lint (production), shellcheck
+	tools/budget
 	ruff check .
 	ruff format --check .
 	mypy
