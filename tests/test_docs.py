@@ -26,6 +26,7 @@ from runner.plan.checks import check_cells
 from runner.systems.common.registry import system_names
 from runner.terms.container_engines import ENGINES as CONTAINER_ENGINES
 from runner.terms.engines.engine_table import ENGINES
+from tests.golden.node_differences import expand
 from tests.runner.builders import one_device
 from tests.runner.test_mutated import written
 from tools.site.schemas import FILES, of_file
@@ -148,7 +149,7 @@ def test_every_variable_of_the_documents_runs_is_explained() -> None:
     general = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
     general = general.partition("## Variables\n")[2].partition("\n## ")[0]
     for golden in (ROOT / "tests" / "golden" / "documented").glob("*.txt"):
-        for cell in golden.read_text(encoding="utf-8").split("=== ")[1:]:
+        for cell in expand(golden.read_text(encoding="utf-8")).split("=== ")[1:]:
             page = ROOT / "docs" / "systems" / f"{cell.partition(':')[0]}.md"
             told = set(re.findall(r"\w+", general + page.read_text(encoding="utf-8")))
             assert set(re.findall(r"^env (\w+)=", cell, flags=re.MULTILINE)) <= told, golden.name

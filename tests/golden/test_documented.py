@@ -1,9 +1,10 @@
-"""Each document's cells as what every node runs: tests/golden/documented/<case>.txt, whole.
+"""Each document's cells as what every node runs: tests/golden/documented/<case>.txt, expanded.
 
 Systems without a document have the cells of their own matrix there.
 
 `python -m tests.golden.test_documented` writes the files again; read the difference against the
-document before committing it. The dry run says the same as JSON.
+document before committing it. The dry run says the same as JSON. node_differences.py tells how the
+nodes of a file are written.
 """
 
 import json
@@ -20,6 +21,7 @@ import pytest
 
 from runner.__main__ import main
 from runner.base.paths import PROJECT
+from tests.golden.node_differences import expand, shorten
 from tests.golden.places import inventory
 
 HERE = Path(__file__).parent / "documented"
@@ -133,7 +135,9 @@ def _options(argv: list[str]) -> list[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_the_documents_cells_are_these_commands(name: str, tmp_path: Path) -> None:
     expected = (HERE / f"{name}.txt").read_text(encoding="utf-8")
-    assert as_text(planned(CASES[name], tmp_path)) == expected
+    printed = as_text(planned(CASES[name], tmp_path))
+    assert printed == expand(expected)
+    assert shorten(printed) == expected
 
 
 def test_every_file_has_its_case() -> None:
@@ -145,4 +149,4 @@ if __name__ == "__main__":
     for key, one in CASES.items():
         with tempfile.TemporaryDirectory() as temporary:
             text = as_text(planned(one, Path(temporary)))
-        (HERE / f"{key}.txt").write_text(text, encoding="utf-8")
+        (HERE / f"{key}.txt").write_text(shorten(text), encoding="utf-8")
