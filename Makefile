@@ -120,6 +120,7 @@ nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 
 PROGRAMS_acceptance := bindfs faketime tc taskset
 PROGRAMS_pages := chromium pdftotext
+PROGRAMS_setup := tinyproxy
 
 .PHONY: nightly
 ifeq ($(SUITE),)
