@@ -20,7 +20,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 POLL_S, LOOK_S = 0.02, 1.0
-STEP = re.compile(r"\b(?:iter(?:ation)?[ :]+|torch_gpt step=)(\d+)")
+STEP = re.compile(r"\b(?:iter(?:ation)?[ :]+|torch_gpt step=|step: +)(\d+)")
 LOG = "launcher.log"
 Stamp = tuple[float, str]  # seconds of a monotonic clock, line
 
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     if chosen.read:
         rows = _rows(json.loads(chosen.read.read_text()), chosen.warmup, chosen.batch)
-        print(tabulate(rows, ("run", "samples/s", "iterations"), floatfmt=".2f"))
+        print(tabulate(rows, ("run", "samples/s", "iterations"), floatfmt=".4g"))
         return 0
     if chosen.root is None or not chosen.root.is_dir():
         parser.error("name the folder that runs are below (cluster_root), or --read FILE")

@@ -149,6 +149,15 @@ PARAMETERS = (
         choices=("auto", "fused", "foreach"),
     ),
     Parameter(
+        "gradient_reduction",
+        str,
+        None,
+        "when zero_stage 2 and 3 share gradients out; last_pass: once an iteration, whole until"
+        " then; default: so with stage 2 on GPUs, if they fit",
+        choices=("each_pass", "last_pass"),
+        older="each_pass",
+    ),
+    Parameter(
         "gc_interval",
         int,
         100,
@@ -281,6 +290,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         flash_attention=True,
         loss_tokens=at_a_time,
         splits=PARALLEL,
+        whole_gradients=values["gradient_reduction"] == "last_pass",
     )
 
 

@@ -68,6 +68,14 @@ PARAMETERS = (
         minimum=LEFT_OVER,
     ),
     Parameter(
+        "fsdp_reshard_after_forward",
+        str,
+        None,
+        "whether FSDP frees weights after the forward pass; never: ZeRO 2; default: torchtitan's,"
+        " always but with stages",
+        choices=("always", "never"),
+    ),
+    Parameter(
         "pipeline_schedule", str, "1F1B", "order of passes", choices=("1F1B", "Interleaved1F1B")
     ),
     Parameter(
@@ -299,11 +307,12 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     sizes = parallel_sizes(cell, PARALLEL)
     ranks = sizes[DATA_PARALLEL] * sizes["context_parallel"]  # which FSDP shards over, both
     sharded = ranks > cell.parameters["dp_replicate"]
+    whole = cell.parameters["fsdp_reshard_after_forward"] == "never"
     return gpt.estimate(
         cell,
         cluster,
         model=model(cell.parameters),
-        zero_stage=3 if sharded else 0,
+        zero_stage=(2 if whole else 3) if sharded else 0,
         flash_attention=True,
         splits=PARALLEL,
     )

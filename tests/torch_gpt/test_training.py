@@ -194,6 +194,22 @@ def test_ranks_and_accumulation_change_nothing(
     assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
 
 
+@pytest.mark.parametrize("stage", ["2", "3"])
+@pytest.mark.parametrize("micro_batch", ["1", "2", "4"])
+def test_when_gradients_are_reduced_changes_nothing(
+    train: Train, stage: str, micro_batch: str
+) -> None:
+    run = train(
+        *(2, "--zero-stage", stage, "--micro-batch-size", micro_batch),
+        *("--gradient-reduction", "last_pass"),
+    )
+    assert run.status == 0, run.err
+    assert run.config["accumulation"] == str(4 // int(micro_batch))
+    assert " gradient_reduction=last_pass\n" in run.out
+    assert run.column("loss") == pytest.approx(train(2, *BASE).column("loss"), abs=2e-4)
+    assert run.column("grad_norm") == pytest.approx(train(2, *BASE).column("grad_norm"), rel=2e-2)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -240,7 +256,10 @@ def test_splitting_a_llama_changes_nothing(train: Train, words: tuple[str, ...])
     "words",
     [
         ("--tensor-parallel", "2", "--pipeline-parallel", "2", "--micro-batch-size", "4"),
-        ("--tensor-parallel", "2", "--zero-stage", "2", "--micro-batch-size", "2"),
+        (
+            *("--tensor-parallel", "2", "--zero-stage", "2", "--micro-batch-size", "2"),
+            *("--gradient-reduction", "last_pass"),
+        ),
         (
             "--pipeline-parallel",
             "2",

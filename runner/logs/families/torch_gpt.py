@@ -23,7 +23,7 @@ from runner.logs.run_sizes import (
 
 _FIELD = re.compile(rb"(?<!\S)([^\s=]*)=(\S*)")
 _STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
-_STARTED = (ATTENTION.encode(), COMPILE_CACHE.encode())
+_STARTED = (ATTENTION.encode(), COMPILE_CACHE.encode(), b"gradient_reduction")
 _WORD = re.compile(rb"[a-z_,]{1,40}")
 _COMPILER = b"torch.compile"
 LONGEST = 1 << 13  # bytes of a line; a config has some hundred

@@ -155,6 +155,7 @@ def estimate(
     flash_attention: bool = False,
     loss_tokens: int | None = None,
     splits: Iterable[Split] = PARALLEL,
+    whole_gradients: bool = False,
 ) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape and the parallel
     sizes.
@@ -187,11 +188,11 @@ def estimate(
         loss_tokens=loss_tokens,
         expert_parallel=sizes.get("expert_parallel", 1),
         gathered_tokens=values["micro_batch_size"] * model.seq_length if context > 1 else 0,
+        whole_gradients=whole_gradients,
     )
     # The embeddings and the output, which a tensor group does not split, are counted as split.
     memory /= sizes["tensor_parallel"]
-    # A CPU's memory is that of a process, and most of a small one's is torch itself.
-    memory += estimates.TORCH_PROCESS_MIB if cluster.device == "cpu" else 0
+    memory += estimates.TORCH_PROCESS_MIB.get(cluster.device, 0.0)
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
     flops = batch * model.flops()
     time = estimates.time_s(flops, values["train_iters"], cell.world_size, cluster.device)

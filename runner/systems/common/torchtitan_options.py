@@ -34,6 +34,7 @@ SHARED = (
     ("--parallelism.context_parallel_degree", "context_parallel"),
     ("--parallelism.expert_parallel_degree", "expert_parallel"),
     ("--parallelism.expert_tensor_parallel_degree", "expert_tensor_parallel"),
+    ("--parallelism.fsdp_reshard_after_forward", "fsdp_reshard_after_forward"),
     ("--lr_scheduler.warmup_steps", "lr_warmup_iters"),
     ("--metrics.log_freq", "log_interval"),
     ("--debug.seed", "seed"),

@@ -187,6 +187,7 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({"engine": "deepspeed", "tensor_parallel": 2}, "data parallel only"),
         ({"pipeline_parallel": 2, "zero_stage": 3}, "goes with zero_stage 0 alone"),
         ({"pipeline_parallel": 2, "eval_iters": 1}, "has no validation; set eval_iters: 0"),
+        ({"gradient_reduction": "last_pass", "zero_stage": 1}, "needs zero_stage 2 or 3"),
         ({"pipeline_parallel": 2, "num_layers": 3}, "does not divide num_layers 3"),
         ({"pipeline_parallel": 2, "compile": "model"}, "goes with compile block or none"),
         ({"num_query_groups": 2}, "leave num_query_groups out, or take a Llama"),
@@ -375,6 +376,29 @@ def test_fewer_activations_and_logits_need_less_memory() -> None:
     assert full < selective < none
     assert none < memory(cross_entropy_chunks=0) == memory(compile="none")
     assert memory(cross_entropy_chunks=8) < none
+
+
+@pytest.mark.parametrize(
+    ("settings", "used_mib"),
+    [
+        ({"zero_stage": 3, "activation_checkpointing": "full"}, 79766),
+        ({"zero_stage": 3}, 117502),
+        ({"tensor_parallel": 2}, 93286),
+        ({"tensor_parallel": 2, "micro_batch_size": 2}, 111072),
+        ({"zero_stage": 2, "global_batch_size": 32}, 126938),
+        ({"zero_stage": 2, "global_batch_size": 32, "gradient_reduction": "last_pass"}, 143138),
+    ],
+)
+def test_memory_is_about_what_two_h200_had_in_use(
+    settings: dict[str, Any], used_mib: float
+) -> None:
+    """docs/results/llama-8b-on-two-h200.md, tune-on-h200.md, and runs of 2026-11-29."""
+    llama = {"model": "llama3-8b", "precision": "bf16", "micro_batch_size": 1}
+    cell = small_matrix(
+        defaults={**llama, "global_batch_size": 2, "devices_per_node": 2, **settings}
+    ).cells[0]
+    estimate = torch_gpt.estimate(cell, small_cluster(devices=2, device="cuda")).memory_mib
+    assert 0.8 * used_mib < estimate < 1.05 * used_mib
 
 
 def test_tensor_and_pipeline_parallel_need_less_memory() -> None:

@@ -196,6 +196,14 @@ def parser() -> argparse.ArgumentParser:
         help="kernel of the optimizer; auto: fused on CUDA, foreach on a CPU",
     )
     add(
+        "--gradient-reduction",
+        choices=("auto", "each_pass", "last_pass"),
+        default="auto",
+        help="when --zero-stage 2 and 3 share gradients out: last_pass: once an iteration, and "
+        "until then they are whole, 4 bytes a weight; auto: with stage 2 on CUDA, if they fit "
+        "beside the memory of the first two iterations",
+    )
+    add(
         "--gc-interval",
         type=_count,
         default=100,

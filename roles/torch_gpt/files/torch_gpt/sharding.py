@@ -196,18 +196,37 @@ class Optimizers:
 
 
 def gradients_are_complete(
-    model: nn.Module, last: bool, stage: int
+    model: nn.Module, last: bool, options: Namespace
 ) -> contextlib.AbstractContextManager[None]:
     """Return the context of one accumulated pass; ``last`` says that it ends the iteration.
 
-    DDP averages gradients only in the last pass.  FSDP shares them out after each pass, since
-    keeping them whole is what ZeRO 2 and 3 avoid; stage 2 keeps its weights from pass to pass.
+    DDP averages gradients only in the last pass.  FSDP shares them out after each pass, or keeps
+    them whole, in fp32, until the last one; stage 2 keeps its weights from pass to pass.
     """
     if isinstance(model, DistributedDataParallel):
         return contextlib.nullcontext() if last else model.no_sync()
-    if isinstance(model, FSDPModule) and stage == 2:
-        model.set_reshard_after_backward(last)
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last or options.gradient_reduction != "last_pass")
+        if options.zero_stage == 2:
+            model.set_reshard_after_backward(last)
     return contextlib.nullcontext()
+
+
+def settle_reduction(model: nn.Module, options: Namespace, ranks: Ranks) -> None:
+    """Put in what ``--gradient-reduction auto`` is, after iterations that show the memory in use.
+
+    Whole gradients take 4 bytes a weight, less the share that a rank had of them.  They have to
+    fit on each rank beside what it has taken of the device so far, and leave 3 % of it free: nearer
+    to the end the allocator gives memory back and takes it again in each iteration, which costs
+    more than it saves (seen on two H200).
+    """
+    if options.gradient_reduction != "auto":
+        return
+    weights = sum(p.numel() - local(p).numel() for p in model.parameters())
+    free, total = torch.cuda.mem_get_info(ranks.device)
+    fits = torch.tensor(total - free + 4 * weights <= 0.97 * total, device=ranks.device).int()
+    dist.all_reduce(fits, op=dist.ReduceOp.MIN)
+    options.gradient_reduction = "last_pass" if fits.item() else "each_pass"
 
 
 def complete_gradients(model: nn.Module, ranks: Ranks) -> None:

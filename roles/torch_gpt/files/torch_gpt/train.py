@@ -22,7 +22,7 @@ Output: global rank 0 prints to stdout; a value never holds a space (an undersco
 
     torch_gpt config world_size=2 ... parameters=1334016 accumulation=1 ...
     torch_gpt start first_step_s=12.3 compile_s=8.1 compiled=4 from_cache=4 compile_cache=warm
-        attention=cudnn
+        attention=cudnn gradient_reduction=last_pass
     torch_gpt step=10/40 samples_per_s=123.45 step_time_ms=64.81 loss=7.12345 grad_norm=1.234
         lr=3.000e-04 skipped=0 nan=0 memory_allocated_mib=812.3,812.1
         memory_reserved_mib=850.0,850.0 memory_used_mib=900.0,901.0 memory_rss_mib=-,-
@@ -32,9 +32,10 @@ Output: global rank 0 prints to stdout; a value never holds a space (an undersco
 The ``start`` line comes after the second iteration: what the first took since the process began,
 compiling included (0 graphs without --compile; ``warm``: this node's caches had all of them), and
 which kernels of attention the second has run, by the names of --attention-backend (``cpu_flash``
-is a CPU's).  A ``step=`` line (lines are broken here) speaks of the window since the line before; a
-last window may be shorter.  The device is waited for at the ends of windows only, and the clock is
-read once there: what reporting a line takes is in the next line's window, as with Megatron-LM.
+is a CPU's), and what --gradient-reduction is from the third on.  A ``step=`` line (lines are broken
+here) speaks of the window since the line before; a last window may be shorter.  The device is
+waited for at the ends of windows only, and the clock is read once there: what reporting a line
+takes is in the next line's window, as with Megatron-LM.
 
     samples_per_s         samples of all ranks divided by the seconds of the window
     step_time_ms          milliseconds of the window divided by its iterations; the first window
@@ -92,6 +93,9 @@ from collections.abc import Iterator  # noqa: E402
 from typing import Any, NoReturn  # noqa: E402
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler talks in the log otherwise
+# FSDP's gathered weights leave holes else: 8B, ZeRO 2, bf16: 128,768 MiB of a device, not 125,318.
+if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the name before torch 2.9
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 import by_deepspeed  # noqa: E402
 import checkpoint  # noqa: E402
@@ -242,7 +246,7 @@ class Trainer:
         """Accumulate the gradients of an iteration; return its loss here."""
         total = torch.zeros((), device=self.ranks.device)
         for left in reversed(range(self.passes)):
-            with sharding.gradients_are_complete(self.model, not left, self.options.zero_stage):
+            with sharding.gradients_are_complete(self.model, not left, self.options):
                 total += self.forward_backward(*self.ready)
             self.read_on()  # while the device computes: it is not to wait for the next iteration's
         return total / self.passes
@@ -287,18 +291,25 @@ class Trainer:
 
     def observed_step(self, step: int) -> tuple[Tensor, Tensor | None, bool]:
         """Run iteration ``step``, from 1; after the second, rank 0 says what the start took."""
-        resumed_at = self.position.iteration
-        if step == resumed_at + 2 and self.ranks.rank == 0:
+        first = self.position.iteration + 1
+        if step != first + 1:
+            result = self.step(step - 1)
+            if step == first:
+                world.synchronize(self.ranks)
+                self.first_step_s = time.monotonic() - STARTED
+            return result
+        attention = ""
+        if self.ranks.rank == 0:
             result, attention = compiling.attention_of(lambda: self.step(step - 1))
+        else:
+            result = self.step(step - 1)
+        sharding.settle_reduction(self.model, self.options, self.ranks)
+        if self.ranks.rank == 0:
             took = {"first_step_s": f"{self.first_step_s:.1f}", **compiling.compiled()}
             if attention == "-":
                 attention = "math"  # compiled, or a context group's, to its single products
-            say("start", **took, attention=attention)
-            return result
-        result = self.step(step - 1)
-        if step == resumed_at + 1:
-            world.synchronize(self.ranks)
-            self.first_step_s = time.monotonic() - STARTED
+            reduction = self.options.gradient_reduction
+            say("start", **took, attention=attention, gradient_reduction=reduction)
         return result
 
     def resume(self, checkpoints: checkpoint.Checkpoints) -> None:
@@ -404,6 +415,9 @@ def settle(options: Namespace, device: torch.device) -> None:
         options.compile = "block" if cuda and options.engine == "torch" else "none"
     if options.adamw == "auto":
         options.adamw = "fused" if cuda else "foreach"
+    measured = cuda and options.zero_stage == 2 and options.engine == "torch"
+    if options.gradient_reduction == "auto" and not measured:
+        options.gradient_reduction = "each_pass" if options.zero_stage >= 2 else "last_pass"
     if options.moe_grouped_gemm == "auto":
         options.moe_grouped_gemm = "grouped" if cuda and options.precision == "bf16" else "loop"
     alone = options.compile == "none" and options.tensor_parallel == 1
