@@ -73,9 +73,9 @@ def memory_mib(
     `whole_gradients`: they are divided in the last pass of an iteration alone. Activations as in
     Korthikanti et al. 2022 (arXiv:2205.05198), section 4: s*b*h*(34 + 5*a*s/h) bytes a layer in
     half precision, without the attention term where attention is fused, and 2*s*b*h a layer when
-    recomputed. `selective` keeps the results of products and attention. `loss_tokens` are those whose logits there are,
-    `gathered_tokens` those whose keys and values a context group gathers, a layer at a time: as
-    they come, in order, and the gradients of both.
+    recomputed. `selective` keeps the results of products and attention. `loss_tokens` are those
+    whose logits there are, `gathered_tokens` those whose keys and values a context group gathers, a
+    layer at a time: as they come, in order, and the gradients of both.
     The devices of an expert group have a part of the experts each, and what is divided by the stage
     is divided over all.
     """

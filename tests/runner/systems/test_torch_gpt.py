@@ -93,6 +93,7 @@ def test_every_parameter_reaches_the_command_line() -> None:
     given = {"cuda_graphs": True, "async_tensor_parallel": True, "mixed_precision": "autocast"}
     given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "moe-debug"}
     given |= {"moe_router_score_function": "sigmoid"}
+    given |= {"gradient_reduction": "last_pass", "zero_stage": 2}
     given |= {"checkpoint_interval": 5, "checkpoint_async": True, "checkpoint_keep": 3}
     line = after_the_script(given)
     flags = {item.name.replace("_", "-") for item in torch_gpt.PARAMETERS} - {"launcher"}

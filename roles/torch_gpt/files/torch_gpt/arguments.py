@@ -197,11 +197,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--gradient-reduction",
-        choices=("auto", "each_pass", "last_pass"),
-        default="auto",
+        choices=("each_pass", "last_pass"),
         help="when --zero-stage 2 and 3 share gradients out: last_pass: once an iteration, and "
-        "until then they are whole, 4 bytes a weight; auto: with stage 2 on CUDA, if they fit "
-        "beside the memory of the first two iterations",
+        "until then they are whole, 4 bytes a weight (by default with stage 2 on CUDA, if they fit "
+        "beside the memory of the first two iterations)",
     )
     add(
         "--gc-interval",

@@ -129,7 +129,7 @@ def _check_parallel(options: argparse.Namespace) -> None:
             f"--num-layers {options.num_layers} is not a multiple of --pipeline-parallel {stages}; "
             "change one of them"
         )
-    if options.gradient_reduction != "auto" and (zero < 2 or options.engine == "deepspeed"):
+    if options.gradient_reduction and (zero < 2 or options.engine == "deepspeed"):
         raise TrainerError(
             "--gradient-reduction goes with --zero-stage 2 and 3 of --engine torch; leave it out"
         )

@@ -213,14 +213,14 @@ def gradients_are_complete(
 
 
 def settle_reduction(model: nn.Module, options: Namespace, ranks: Ranks) -> None:
-    """Put in what ``--gradient-reduction auto`` is, after iterations that show the memory in use.
+    """Choose ``--gradient-reduction``, unless given, after iterations that show the memory in use.
 
     Whole gradients take 4 bytes a weight, less the share that a rank had of them.  They have to
     fit on each rank beside what it has taken of the device so far, and leave 3 % of it free: nearer
     to the end the allocator gives memory back and takes it again in each iteration, which costs
     more than it saves (seen on two H200).
     """
-    if options.gradient_reduction != "auto":
+    if options.gradient_reduction:
         return
     weights = sum(p.numel() - local(p).numel() for p in model.parameters())
     free, total = torch.cuda.mem_get_info(ranks.device)

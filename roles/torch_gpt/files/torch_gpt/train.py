@@ -416,7 +416,7 @@ def settle(options: Namespace, device: torch.device) -> None:
     if options.adamw == "auto":
         options.adamw = "fused" if cuda else "foreach"
     measured = cuda and options.zero_stage == 2 and options.engine == "torch"
-    if options.gradient_reduction == "auto" and not measured:
+    if options.gradient_reduction is None and not measured:
         options.gradient_reduction = "each_pass" if options.zero_stage >= 2 else "last_pass"
     if options.moe_grouped_gemm == "auto":
         options.moe_grouped_gemm = "grouped" if cuda and options.precision == "bf16" else "loop"
