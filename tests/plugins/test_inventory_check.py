@@ -100,7 +100,10 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
         ),
         ({"site_proxy": "https://me:hidden@p:3128"}, "site_proxy is not of the form http://HOST:"),
         ({"site_proxy": 'http://me:hid"den@p:3128'}, "site_proxy is not of the form http://HOST:"),
-        ({"site_proxy": ["http://me:hidden@p:3128"]}, "site_proxy is a list or mapping; it must be"),
+        (
+            {"site_proxy": ["http://me:hidden@p:3128"]},
+            "site_proxy is a list or mapping; it must be",
+        ),
         ({"site_mirrors": {"pipp": {}}}, "site_mirrors has pipp (did you mean 'pip'?); its kinds"),
         ({"site_mirrors": {"pip": "x"}}, "site_mirrors.pip must map the beginning of a public"),
         (
