@@ -7,7 +7,7 @@ from tests.conftest import ROOT
 PAGES = ("README.md", "docs/tutorial.md", *sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "how-to").glob("*.md")
 ))  # fmt: skip
-PROGRAMS = "trainbench|make|cp|source|ssh-copy-id|pip|python|systemd-run|journalctl|runuser"
+PROGRAMS = "trainbench|make|cp|source|ssh-copy-id|pip|python|systemd-run|journalctl|runuser|tar"
 _LINE = re.compile(rf"(?:{PROGRAMS}) .*")
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 

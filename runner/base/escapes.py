@@ -3,8 +3,8 @@
 | for | type | where it goes out |
 | --- | --- | --- |
 | a terminal | `TerminalText`, `TerminalLine` | `base/streams.py`, `base/console.py` |
-| a shell, by a person | `ShellWord` | `plan/dryrun.py` |
-| a person who decides what runs | `ExactLine`, `ExactWord` | `plan/shown.py`, `dryrun.py` |
+| a shell, by a person | `ShellWord` | `report/command_text.py` |
+| a person who decides what runs | `ExactLine`, `ExactWord` | `plan/dryrun.py` |
 | Markdown | `MarkdownText` | `tables/markdown.py` |
 | CSV | `CsvCell` | `tables/spreadsheet.py` |
 | HTML, SVG | `markupsafe.Markup` | `report/page.py`, whose templates escape all else |

@@ -34,8 +34,8 @@ and nothing is written; --anyway publishes it, marked wherever it stands.
   python -m runner publish zero-vs --readme                        its README.md alone, to be read
   python -m runner publish --check x.publication.tar.gz            does what it says follow?
 
-`collect --campaign FILE` and `compare` read the bundle as they read a campaign; `rerun FILE` runs a
-cell of it on other nodes. An entity that is not given stays empty, with a note.
+`collect --campaign FILE` and `compare` read the bundle as they read a campaign; `bench` runs its
+matrix (tables/matrix.yaml) on other nodes. An entity that is not given stays empty, with a note.
 
 --check reads a bundle's logs again: how each run ended, each figure of its table, and whether a
 machine can have had such speed, time, memory and loss. It executes nothing of the bundle.

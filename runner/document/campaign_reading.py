@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from runner.document.campaign_document import CampaignDocument
-from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.tune_file import load_tuned
 from runner.load.evidence import evidence_of_records
-from runner.load.records import layout_of, record_of, records_of
+from runner.load.records import layout_of, records_of
 from runner.load.whole_logs import packed_logs
 from runner.tables.build import rows
 
@@ -64,8 +63,3 @@ def read_campaign(
         logs=packed_logs(records, runs, round(logs_mib * MIB)),
         tuned=load_tuned(campaign.path),
     )
-
-
-def read_run(attempt: Attempt, campaign: Campaign) -> CampaignDocument:
-    """Read one run alone. Raises UserError where it was never planned."""
-    return CampaignDocument(rows=rows([record_of(attempt, campaign)]))

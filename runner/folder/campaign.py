@@ -101,13 +101,10 @@ class Campaign(HeldFolder):
         """
         now = begun_with(matrix, cluster)
         was = self.recorded
-        if was is not None and (
-            was.imported or any(cell.repeats is not None for cell in was.cells)
-        ):
-            origin = "was imported from logs" if was.imported else "holds reruns"
+        if was is not None and any(cell.repeats is not None for cell in was.cells):
             raise UserError(
-                f"campaign {self.name} {origin}, so bench cannot go on with it; give the matrix"
-                " another `name:`"
+                f"campaign {self.name} has runs that no matrix asked for, as `import` makes, so"
+                " bench cannot go on with it; give the matrix another `name:`"
             )
         if was is None and self.begun:
             raise UserError(
@@ -179,8 +176,7 @@ class Campaign(HeldFolder):
         """
         was, recorded_files = self.settings, relied_files(self.path)
         recorded = was.environment or {}
-        # A rerun is of what ran elsewhere.
-        fixed = self.succeeded or any(cell.repeats is not None for cell in was.cells)
+        fixed = self.succeeded
         for name, value in facts.items():
             if name in recorded and recorded[name] != value and fixed:
                 comparable = name in recorded_files and name in (files or {})
@@ -250,17 +246,13 @@ class Campaign(HeldFolder):
             if there is None or repeat <= there.get(cell.id, 0):
                 yield cell, repeat
 
-    def next_attempt(self, cell_id: str, repeat: int) -> Attempt:
-        """Return the next attempt, whose folder there is not yet."""
-        before = self.attempts(cell_id, repeat)
-        number = before[-1].number + 1 if before else 1
-        return Attempt(self.attempt_path(cell_id, repeat, number), cell_id, repeat, number)
-
     def new_attempt(self, cell_id: str, repeat: int) -> Attempt:
         """Make the next attempt's folder (0700)."""
-        attempt = self.next_attempt(cell_id, repeat)
-        make_private(attempt.path)
-        return attempt
+        before = self.attempts(cell_id, repeat)
+        number = before[-1].number + 1 if before else 1
+        path = self.attempt_path(cell_id, repeat, number)
+        make_private(path)
+        return Attempt(path, cell_id, repeat, number)
 
 
 def begun_with(matrix: Matrix, cluster: Cluster) -> Settings:

@@ -1,4 +1,4 @@
-"""What bench, rerun, doctor and stop ask of what starts runs; launch/engines.py makes it."""
+"""What bench, doctor and stop ask of what starts runs; launch/engines.py makes it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from node.causes import Cause
 from runner.base.errors import UserError
-from runner.folder import names, own_runs
+from runner.folder import names
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.checkup import checkup_of
@@ -92,7 +92,7 @@ class Launcher:
         port_try: int = 0,
         recovery: RecoveryPlan | None = None,
     ) -> Planned:
-        """Plan one repeat of a cell as a new attempt; `sizes`: dataset to file to bytes.
+        """Write a repeat of a cell as a new attempt's plan; `sizes`: dataset to file to bytes.
 
         With `recovery` it resumes an earlier attempt, possibly on other nodes.
         """
@@ -109,12 +109,7 @@ class Launcher:
             dataset_sizes=sizes[cell.dataset] if cell.dataset else {},
             folder=PurePosixPath(attempt.path.resolve()),
         )
-        return self.write(attempt, run)
-
-    def write(self, attempt: Attempt, run: Run) -> Planned:
-        """Write run.json and a script into the attempt's folder; record it as this user's own."""
-        file = attempt.path / names.RUN
-        own_runs.remember(file, write_json(file, run.to_json()))
+        write_json(attempt.path / names.RUN, run.to_json())
         name, text = self.engine.by_hand(run)
         write_script(attempt.path / name, text)
         return Planned(attempt, run)

@@ -287,7 +287,7 @@ def _renamed(run: Run, settings: Settings, asked_cell: AskedCell) -> Run:
     """Return a run with what changed in the matrix and does not affect what ran: the name, the
     axes, how its log is read, and how many iterations no figure counts.
 
-    A rerun's, and one of a log, are its own.
+    One of a log is its own.
     """
     if asked_cell.repeats is not None:
         return run

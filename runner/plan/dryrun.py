@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from node.supervisor.fault_kinds import KINDS
-from runner.base.escapes import ExactLine, ShellWord, TerminalLine
+from runner.base.escapes import ExactLine, ExactWord, TerminalLine
 from runner.base.text import counted, listing
 from runner.matrix.select import in_order, select
 from runner.plan import checks
@@ -172,7 +172,7 @@ def _head(plans: Sequence[Mapping[str, Any]], matrix: Matrix, cluster: Cluster) 
 def _scheduled(submission: Mapping[str, Any]) -> Iterator[str]:
     """Say how a scheduler starts a run."""
     if "step" in submission:
-        yield f"  step {' '.join(map(ShellWord, submission['step']))}"
+        yield f"  step {' '.join(map(ExactWord, submission['step']))}"
     elif submission:
         yield from _indented("submitted.sh", submission["script"])
 
@@ -232,13 +232,13 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _node(plan: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
     """Say what a node starts, below its name."""
-    env = " ".join(f"{name}={ShellWord(text)}" for name, text in node["env"].items())
+    env = " ".join(f"{name}={ExactWord(text)}" for name, text in node["env"].items())
     yield f"    cwd  {ExactLine(node['cwd'])}"
     yield f"    env  {env}"
     if "tasks" in node:
         yield f"    srun starts {counted(node['tasks'], 'task')} of:"
     for argv in node["processes"] or [node["argv"]]:
-        yield f"    run  {' '.join(map(ShellWord, argv)) or STARTED_ELSEWHERE}"
+        yield f"    run  {' '.join(map(ExactWord, argv)) or STARTED_ELSEWHERE}"
     for name, text in plan["files"].get(node["host"], {}).items():
         yield f"    file {name}"
         yield from (f"      {ExactLine(line)}" for line in text.splitlines())

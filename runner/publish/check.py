@@ -9,9 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from node.parsing import parse
 from node.printable import printable
-from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
+from node.schema import MOST_DEPTH, MOST_ITEMS, Plain
 from runner.base.errors import UserError
 from runner.base.text import counted
 from runner.document.campaign_document import CampaignDocument
@@ -21,6 +20,7 @@ from runner.figures.counted_steps import step_time_ms
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
+from runner.folder.stored import UnreadableError, load
 from runner.report.formats import render
 from runner.systems.common.registry import load_system
 from runner.tables.catalogue.expect_columns import EXPECTED
@@ -69,18 +69,18 @@ def _found(of: Of, why: str) -> CheckFinding:
 def entity(campaign: Campaign) -> str:
     """Return who published it, as publication.json says; "" where it does not."""
     try:
-        facts = parse((campaign.path / names.PUBLISHED).read_bytes(), _ANY, names.PUBLISHED)
+        facts = load(campaign.path / names.PUBLISHED, _ANY, names.PUBLISHED)
         return printable(str(facts["entity"]))[:200]
-    except (UnfitError, OSError, KeyError, TypeError):
+    except (UnreadableError, KeyError, TypeError):
         return ""
 
 
 def _table(campaign: Campaign, document: CampaignDocument) -> Iterator[CheckFinding]:
     """Compare the figures of the bundle's table with those that its logs give."""
     try:
-        table = parse((campaign.path / TABLE).read_bytes(), _ANY, TABLE)
+        table = load(campaign.path / TABLE, _ANY, TABLE)
         theirs = {str(row["cell_id"]): row for row in table["rows"]}
-    except (UnfitError, OSError, KeyError, TypeError):
+    except (UnreadableError, KeyError, TypeError):
         raise UserError(
             f"{campaign.name} has no {TABLE} that can be read; name a bundle that `publish` wrote"
         ) from None

@@ -178,8 +178,8 @@ def _sources(literals: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
 
 def _notes(publication: Publication) -> Iterator[str]:
     yield "- `trainbench collect --campaign FILE` reads the bundle as it reads a campaign."
-    yield "- `trainbench rerun FILE --cell CELL -i INVENTORY` runs one cell on your own nodes: it"
-    yield "  shows what it would execute, and asks."
+    yield "- `trainbench bench tables/matrix.yaml -i INVENTORY --only CELL` runs a cell on your own"
+    yield "  nodes; `--dry-run` shows what it would execute."
     yield "- `manifest.json` has each file's SHA-256, `publication.json` each cell's verdict,"
     yield "  `environment/` pins, packages, patches."
     if publication.redacted:

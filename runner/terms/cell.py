@@ -125,7 +125,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class AskedCell(Cell):
-    """A cell as campaign.json has it; in a campaign of reruns with its own number of `repeats`."""
+    """A cell as campaign.json has it; of imported logs with its own number of `repeats`."""
 
     repeats: Annotated[int, Whole(0, MOST_REPEATS)] | None = None
 

@@ -183,19 +183,6 @@ class PublishCheckAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RerunAnswer:
-    """How a rerun ended, and how it compares with what was recorded (compare.json)."""
-
-    campaign: str
-    folder: str  # the new run's
-    status: str
-    reason: str
-    executed: tuple[str, ...]  # what was shown before, of a stranger's run
-    comparison: Mapping[str, Any] | None  # None: neither has a number
-    schema: Schema = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedRun:
     """A run that was made of logs."""
 
@@ -319,7 +306,6 @@ ANSWERS: Mapping[str, type] = {
     "playbook": PlaybookAnswer,
     "publish": PublishAnswer,
     "publish_check": PublishCheckAnswer,
-    "rerun": RerunAnswer,
     "site": SiteAnswer,
     "stop": StopAnswer,
     "systems": SystemsAnswer,

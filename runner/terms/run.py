@@ -132,9 +132,8 @@ class Imported:
 class Run:
     """One attempt of one repeat of a cell, ready to launch; run.json is this as data.
 
-    `rerun_of` is the id of the recorded run that this one repeats, if it does. `secrets` are names
-    of variables whose values roles/launch takes from the inventory: no plan holds them. One
-    that was `imported` has no command. `setup` and `teardown`: see `Orders`.
+    `secrets` are names of variables whose values roles/launch takes from the inventory: no plan
+    holds them. One that was `imported` has no command. `setup` and `teardown`: see `Orders`.
     """
 
     campaign: Annotated[str, FileName]
@@ -146,7 +145,6 @@ class Run:
     master_address: Line
     master_port: Port
     nodes: Nodes
-    rerun_of: Line | None = None
     secrets: tuple[Variable, ...] = ()
     imported: Imported | None = None
     setup: tuple[Line, ...] = ()
@@ -186,6 +184,5 @@ class Run:
             "master_address": self.master_address,
             "master_port": self.master_port,
             **self.orders.to_json(),
-            **({"rerun_of": self.rerun_of} if self.rerun_of else {}),
             **({"imported": asdict(self.imported)} if self.imported else {}),
         }

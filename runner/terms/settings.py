@@ -91,7 +91,7 @@ class Settings:
         return content
 
     def repeats_of(self, cell: AskedCell) -> list[int]:
-        """Return which repeats a cell has, from 1; in a campaign of reruns each its own number."""
+        """Return which repeats a cell has, from 1; of imported logs each cell its own number."""
         if cell.repeats is not None:
             return list(range(1, cell.repeats + 1))
         return numbered(self.repeats, self.left_out)

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -64,7 +63,6 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
                 "collect",
                 "compare",
                 "export",
-                "rerun",
                 "parse",
                 "import",
                 "systems",
@@ -129,10 +127,6 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
             ],
         ),
         (
-            ["rerun"],
-            ["WHAT", "-i INVENTORY", "rerun-<campaign>", "exit codes: 0 the run is ok, 1 it is"],
-        ),
-        (
             ["publish"],
             ["CAMPAIGN", "--anyway", "--entity NAME", "--readme", "codes"],
         ),
@@ -159,7 +153,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     "line",
     [
         *([], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x", "y"], ["compare", "x"]),
-        *(["export"], ["rerun"], ["compare", "a", "b", "--format", "csv"]),
+        *(["export"], ["compare", "a", "b", "--format", "csv"]),
     ],
 )
 def test_a_command_line_that_is_none_is_exit_code_2(
@@ -515,29 +509,6 @@ def test_what_is_not_there_is_one_sentence_and_exit_code_2(
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
-
-
-def test_a_recorded_run_is_run_again_beside_its_campaign(
-    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
-) -> None:
-    recorded = bench.attempt("zero_stage=0")
-    done = started("rerun", str(recorded), "-i", str(bench.inventory))
-    assert done.returncode == 0, done.stderr
-    assert "campaign rerun-small-here: 1 run; uses 2 of 2 devices per node; folder" in done.stderr
-    assert "rerun against recorded" in done.stdout
-    again = next((bench.runs / "rerun-small-here").glob("*/repeat1/attempt1"))
-    was, now = (json.loads((path / "run.json").read_text()) for path in (recorded, again))
-    assert now["rerun_of"] == was["run_id"]
-    assert now["nodes"][0]["argv"] == was["nodes"][0]["argv"]
-    failed = started("rerun", str(bench.attempt("zero_stage=2")), "-i", str(bench.inventory))
-    assert failed.returncode == 1
-    assert "the stand-in failed at step 3" in failed.stderr
-    other = inventory(folder / "other" / "here", cluster_root="/elsewhere")
-    refused = runner("rerun", str(recorded), "-i", str(other))
-    assert refused.returncode == 2
-    assert "the root of localhost changed from " in refused.stderr
-    assert len(list((bench.runs / "rerun-small-here").glob("*/repeat*/attempt*"))) == 2
-    shutil.rmtree(bench.runs / "rerun-small-here")  # the tests below look at the newest campaign
 
 
 def test_again_runs_the_chosen_cell_once_more_and_counts_the_last_attempt(

@@ -34,6 +34,7 @@ ENDS = {
     "trainbench expect zero-vs": (3, "not compared"),  # no device that others published
     "trainbench expect zero-vs --speeds ours.csv": (3, "not compared"),
     "trainbench compare baseline.json zero-vs --junit compare.xml": (3, "cannot_tell"),
+    "trainbench compare zero-vs.publication.tar.gz zero-mine --only zero_stage=1": (3, ""),
 }
 ZERO = """name: {name}
 defaults: {{system: torch_gpt, devices_per_node: 1, train_iters: 12, global_batch_size: 16}}
@@ -115,7 +116,7 @@ def test_what_they_name_was_made(stage: Path) -> None:
     made = ("report.html", "mine.csv", "mine.tar.gz", "public/index.html")
     left = ("compare.xml", "trainbench.prom", "runs/quickstart-mine/bench.log")
     assert [name for name in (*made, *left) if not (stage / name).is_file()] == []
-    assert list((stage / "runs").glob("rerun-zero-vs*"))
+    assert list((stage / "runs").glob("zero-mine/zero_stage=1-*"))
 
 
 def test_every_command_is_run_somewhere() -> None:

@@ -51,7 +51,6 @@ class Place(NamedTuple):
             "matrix": self.bench.matrix,
             "i": self.bench.inventory,
             "runs": self.bench.runs,
-            "run": self.bench.attempt("zero_stage=0"),
             "tune": self.folder / "tune.yaml",
             "bad": self.folder / "bad",
             "folder": self.folder,
@@ -85,8 +84,6 @@ WAYS: list[tuple[str, str, int]] = [
     ("publish told-here --runs {runs} --readme --anyway", "publish", 0),
     ("publish {out}/p.tar.gz --check", "publish_check", 0),
     ("publish {log} --check", "error", 2),
-    ("rerun {run} -i {i}", "rerun", 0),
-    ("rerun {out}/p.tar.gz --cell zero_stage=1 -i {i}", "error", 2),
     ("parse {log}", "parse", 0),
     ("parse {log} --each", "parse_each", 0),
     ("import {log} --into brought --devices 1 --runs {runs}", "import", 0),
@@ -136,7 +133,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, stand_in_root: Path) -> Iter
 
 def called(words: list[str]) -> tuple[int, str]:
     """A command in this process: its exit code, and what it printed; --detach would fork us."""
-    if "--detach" in words or words[0] in ("rerun", "bench"):
+    if "--detach" in words or words[0] == "bench":
         argv = [sys.executable, "-m", "runner", *words]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=400)
         return done.returncode, done.stdout

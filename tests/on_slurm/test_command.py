@@ -1,11 +1,9 @@
 """`system: command` as jobs of Slurm: the address and the port in its words are the job's own."""
 
 import json
-import sys
 
 import pytest
 
-from runner.folder import names
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.test_your_own_trainer import fenced
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
@@ -44,42 +42,3 @@ def test_the_pages_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> No
         (log,) = said.glob(f"nodes/000{rank}-*/launcher.log")
         words = f"step 5 at {placement['host'][0]} {placement['port']}, {rank}"
         assert words in log.read_text(), placement
-
-
-def test_a_strangers_run_is_planned_for_slurm_and_runs_as_shown(
-    slurm_cluster: SlurmCluster,
-) -> None:
-    """The folder that it names is part of a word of its argv, which stays as it was shown."""
-    folder = user_folder(slurm_cluster, "strangers")
-    code = folder / "code"
-    code.mkdir()
-    matrix = {
-        "name": "theirs",
-        "defaults": {
-            **{"system": "command", "nodes": 2, "devices_per_node": 1, "cwd": str(code)},
-            **{"argv": ["/usr/bin/env", "bash", "-c", SHELL], "log": {"step": r"step (\d+)"}},
-            "env": {"NOTE": "a\tb"},
-        },
-    }
-    bench = SlurmBench(slurm_cluster, folder, matrix)
-    ran = bench.run()
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    theirs = next(bench.campaign.glob(names.ATTEMPTS))
-    content = json.loads((theirs / names.RUN).read_text())
-    for node in content["nodes"]:
-        node["dir"] = f"/usr/bin/nodes/000{node['node_rank']}-{node['host']}"
-        node["runs"] = "/usr/bin"
-    (theirs / names.RUN).write_text(json.dumps(content))
-    words = [sys.executable, "-m", "runner", "rerun", str(theirs), "-i", str(bench.inventory)]
-    done = slurm_cluster.run([*words, "--runs", str(folder / "mine"), "--yes"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    (mine,) = (folder / "mine").glob(f"rerun-theirs-slurm/{names.ATTEMPTS}")
-    now = json.loads((mine / names.RUN).read_text())
-    for node in now["nodes"]:
-        assert node["argv"] == ["/usr/bin/env", "bash", "-c", *node["argv"][3:]]
-        assert node["dir"].startswith(f"{mine}/nodes/")
-    assert "  run  /usr/bin/env bash -c " in done.stdout
-    assert "  env  NOTE=$'a\\x09b'" in done.stdout
-    assert "  file submitted.sh" in done.stdout
-    outcome = json.loads((mine / "outcome.json").read_text())
-    assert outcome["status"] == "ok", outcome

@@ -14,8 +14,9 @@ from runner.base.errors import UserError
 from runner.compare.side import side
 from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.folder import names
+from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.launch import rerun, status
+from runner.launch import status
 from runner.launch.live import now_of
 from runner.load.records import layout_of, records_of
 from runner.terms.record import Record
@@ -99,7 +100,7 @@ def cases(campaign: Campaign, every: int = 1) -> Iterator[tuple[str, Campaign]]:
 
 
 def read_all(campaign: Campaign, *, slowly: bool = False) -> list[Record]:
-    """Read a campaign as collect, status, rerun and the live view do.
+    """Read a campaign as collect, status and the live view do.
 
     With `slowly` also as all formats, compare and export do. A UserError is an answer; it is no
     record.
@@ -118,9 +119,9 @@ def read_all(campaign: Campaign, *, slowly: bool = False) -> list[Record]:
             compare_campaigns(ours, ours, thresholds([]))
     for path in campaign.path.glob(names.ATTEMPTS):
         with contextlib.suppress(UserError):
-            recorded = rerun.recorded(path)
-            now_of(recorded.run.cell, recorded.attempt, 10)
-            rerun.inventory(recorded)
+            attempt = Attempt(path, path.parents[1].name, 1, 1)
+            if (run := attempt.run) is not None:
+                now_of(run.cell, attempt, 10)
     for redact in (False, True) if slowly else ():
         with contextlib.suppress(UserError):
             export(campaign, campaign.path.with_suffix(".tar.gz"), redact=redact)

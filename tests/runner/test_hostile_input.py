@@ -165,7 +165,6 @@ def test_a_tampered_reason_in_status_does_nothing_to_a_terminal(
         ["collect", "--runs"],
         ["status", "--runs"],
         ["export", "x", "-o"],
-        ["rerun"],
         ["doctor", "--from"],
     ],
 )

@@ -21,7 +21,6 @@ BARE = [sys.executable, "-S", "-m", "runner"]  # -S: Python without its site-pac
         "import README.md --into x",
         "compare a b",
         "export a",
-        "rerun a",
         "doctor",
         "systems",
     ],

@@ -15,7 +15,6 @@ from runner.base.errors import UserError
 from runner.commands.parse import parse
 from runner.figures.learning import last_loss
 from runner.folder.campaign import Campaign
-from runner.launch.rerun import recorded
 from runner.load.records import records_of
 from runner.tables.build import rows
 from runner.tables.catalogue.every_column import missing
@@ -322,11 +321,8 @@ def test_bench_and_import_leave_each_others_campaigns_alone(
     assert (made.path / "campaign.json").read_bytes() == before
     shutil.rmtree(made.path)
     assert bring(runs, log(tmp_path / "a.log"), *DEVICES, into=made.name) == 0
-    with pytest.raises(UserError, match="was imported from logs, so bench cannot go on with it"):
+    with pytest.raises(UserError, match="has runs that no matrix asked for"):
         made.open(matrix, small_cluster(1))
-    (folder,) = (path.parent for path in runs.rglob("run.json"))
-    with pytest.raises(UserError, match="was imported from a log, and no command of it is known"):
-        recorded(folder)
 
 
 def test_an_imported_run_is_compared_and_sent_as_any_other(

@@ -20,12 +20,12 @@ def test_an_unknown_argument_is_named_with_the_command_that_does_not_take_it(
     unknown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["rerun", "folder", unknown])
+        main(["publish", "folder", unknown])
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert "rerun [-h]" in error
+    assert "publish [-h]" in error
     assert f"unknown argument {unknown}; `" in error
-    assert "rerun --help` lists all that it takes" in error
+    assert "publish --help` lists all that it takes" in error
 
 
 def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:

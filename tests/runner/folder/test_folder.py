@@ -141,10 +141,10 @@ def test_what_is_hidden_is_counted_and_named(begun: Campaign) -> None:
     assert begun.hidden.words == ""
 
 
-def test_a_campaign_of_reruns_takes_no_matrix(begun: Campaign) -> None:
+def test_a_campaign_of_runs_that_no_matrix_asked_for_takes_none(begun: Campaign) -> None:
     cells = tuple(replace(cell, repeats=1) for cell in begun.settings.cells)
     begun.write(replace(begun.settings, cells=cells))
-    with pytest.raises(UserError, match="m-rack holds reruns, so bench cannot go on with it"):
+    with pytest.raises(UserError, match="m-rack has runs that no matrix asked for"):
         begun.open(MATRIX, CLUSTER)
 
 

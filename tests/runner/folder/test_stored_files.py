@@ -150,7 +150,6 @@ OTHERWISE = {
     "commands/publish.py": 1,  # what was just written
     "doctor/probing.py": 1,  # programs of ours
     "folder/group_access.py": 1,  # with O_NOFOLLOW: only its mode and group are changed
-    "folder/own_runs.py": 2,  # with flags of its own: its folder is checked, too
     "folder/packed.py": 1,  # a member of an archive, within a limit
     "judge/diagnosis/rules.py": 1,  # sources of ours
     "load/kept_samples.py": 1,  # programs of ours

@@ -164,7 +164,7 @@ def test_status_names_what_runs_now_and_not_what_a_killed_bench_left(
     assert records[0].reason == RUNNING
 
 
-def test_status_counts_the_reruns_of_each_cell(run: Run, tmp_path: Path) -> None:
+def test_status_counts_the_imported_runs_of_each_cell(run: Run, tmp_path: Path) -> None:
     run()
     campaign = Campaign(tmp_path / "m-rack")
     first, *others = campaign.settings.cells
