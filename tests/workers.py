@@ -1,6 +1,7 @@
 """Which tests a worker of pytest-xdist begins with, so that together they keep the cores busy.
 
-Tests on nodes mostly wait; one worker begins with those that compute instead.
+Tests on nodes mostly wait. Two workers begin with those, one for each pair of nodes; the others
+begin with those that compute.
 """
 
 import pytest
@@ -8,16 +9,15 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+from tests.cluster.lending import NODES
 
-class OneComputes(LoadFileScheduling):  # type: ignore[misc]  # xdist is untyped
-    """File by file; the first worker takes those without nodes, the others those with nodes.
 
-    Whose files are out takes the others'.
-    """
+class SomeCompute(LoadFileScheduling):  # type: ignore[misc]  # xdist is untyped
+    """File by file; whose files are out takes the others'."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        computes = node is self.nodes[0]
-        files = (file for file in self.workqueue if self._waits(file) != computes)
+        waits = node in self.nodes[: NODES // 2]
+        files = (file for file in self.workqueue if self._waits(file) == waits)
         self.workqueue.move_to_end(next(files, next(iter(self.workqueue))), last=False)
         super()._assign_work_unit(node)
 
@@ -25,6 +25,6 @@ class OneComputes(LoadFileScheduling):  # type: ignore[misc]  # xdist is untyped
         return "pytest.mark.cluster" in (self.config.rootpath / file).read_text()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneComputes:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SomeCompute:
     """Give pytest-xdist this scheduler."""
-    return OneComputes(config, log)
+    return SomeCompute(config, log)

@@ -51,6 +51,7 @@ def test_the_node_with_another_mtu_is_named(tmp_path: Path, group: Group) -> Non
     assert (folder / "healthy.txt").read_text() == "node1\nnode2\nnode4\n"
 
 
+@pytest.mark.nightly("nodes")
 def test_killed_in_a_stage_it_goes_on(tmp_path: Path, group: Group) -> None:
     words = argv(group, tmp_path, "alike", "storage")
     log = tmp_path / "log"
@@ -69,6 +70,7 @@ def test_killed_in_a_stage_it_goes_on(tmp_path: Path, group: Group) -> None:
     assert tests == ["storage_write", "storage_read", "storage_sync", "storage_files"]
 
 
+@pytest.mark.nightly("nodes")
 def test_the_nodes_of_two_switches_are_compared(tmp_path: Path, group: Group) -> None:
     hosts = group.inventory / "hosts.yml"
     content = yaml.safe_load(hosts.read_text())

@@ -69,6 +69,7 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
         node.exec(["kill", pids[node.hostname]])
 
 
+@pytest.mark.nightly("nodes")
 def test_a_folder_that_is_not_shared_is_named(tmp_path: Path, real_nodes: RealNodes) -> None:
     given = variables(real_nodes(2).cluster.shared / tmp_path.name)
     given |= {"cluster_checkpoints": "/var/tmp/apart"}  # on the nodes

@@ -189,11 +189,6 @@ def asked(tmp_path: Path, group: Group, root: Path, ways: Iterable[str]) -> None
     assert here(group, tmp_path) == before[1]
 
 
-def test_facts_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_root: Path) -> None:
-    ways = ("inspect-unreachable", "inspect-devices", "manifest-sizes", "facts-escape", "env-odd")
-    asked(tmp_path, group, stand_in_root, ways)
-
-
 @pytest.mark.nightly("hostile")
 @pytest.mark.timeout(600)
 def test_every_fact_of_a_hostile_node(tmp_path: Path, group: Group, stand_in_root: Path) -> None:

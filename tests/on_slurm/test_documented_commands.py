@@ -17,6 +17,7 @@ pytestmark = pytest.mark.cluster
 SITE = "cp -r inventory/slurm inventory/mine"
 
 
+@pytest.mark.nightly("slurm", by_day="test_bench runs in both modes, too")
 def test_they_run_as_they_stand(slurm_cluster: SlurmCluster) -> None:
     install_stand_in(slurm_cluster)
     folder = user_folder(slurm_cluster, "readme")

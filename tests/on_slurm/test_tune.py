@@ -51,7 +51,9 @@ class SlurmTune(SlurmBench):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["job", "allocation"])
+@pytest.mark.parametrize(
+    "mode", ["job", pytest.param("allocation", marks=pytest.mark.nightly("slurm"))]
+)
 def test_killed_in_the_middle_it_goes_on(slurm_cluster: SlurmCluster, mode: str) -> None:
     install_stand_in(slurm_cluster)
     name = f"tune-{mode}"

@@ -40,6 +40,7 @@ PLAY = """
 """
 
 
+@pytest.mark.nightly("setup", by_day="test_dataset gives files to nodes, too")
 def test_built_on_one_node_and_given_to_the_other(real_nodes: RealNodes, tmp_path: Path) -> None:
     group = real_nodes(2, variables={"cluster_root": ROOT, "cluster_systems": []})
     for node in group.nodes:

@@ -125,6 +125,7 @@ def none_changed(ran: Ran) -> bool:
     return ran.rc == 0 and not any(ran.changed().values())
 
 
+@pytest.mark.nightly("privileged", by_day="test_whole_setup has CUDA, too")
 def test_cuda_comes_breaks_is_repaired_and_goes(site: SiteFactory) -> None:
     """The whole life of a role, on two nodes."""
     here = site(2)

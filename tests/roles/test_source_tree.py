@@ -102,6 +102,7 @@ def site(real_nodes: RealNodes, tmp_path: Path) -> Iterator[Site]:
         node.exec(["rm", "-rf", BASE], check=True)
 
 
+@pytest.mark.nightly("setup")
 def test_cloned_from_the_mirror_patched_once_and_kept(site: Site) -> None:
     nodes = site.group.nodes
     checked = site.run("--check")
@@ -169,6 +170,7 @@ def test_what_does_not_match_is_refused_by_name_and_put_right_on_demand(site: Si
     assert node.read(f"{BASE}/src/setup.py") == "one\nTWO\nthree\nfour\n"
 
 
+@pytest.mark.nightly("setup")
 def test_bad_patch_and_bad_commit_leave_nothing_behind(site: Site) -> None:
     bad = site.patches(bad=patch("two", "TWO").replace(" one", " eleven"))
     refused = site.run(source_tree_patches=bad)

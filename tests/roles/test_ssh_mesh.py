@@ -65,6 +65,7 @@ def ssh(node: Node, *words: str) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
+@pytest.mark.nightly("setup")
 def test_check_mode_on_bare_nodes_changes_nothing(group: Group) -> None:
     checked = mesh(group, "--check", "--diff")
     assert checked.rc == 0, checked.out
@@ -166,6 +167,7 @@ def take_off(group: Group) -> None:
         assert left == ["authorized_keys", "config"]
 
 
+@pytest.mark.nightly("setup")
 def test_a_mesh_with_holes_is_refused_before_anything_begins(group: Group) -> None:
     refused = mesh(group, "--limit", "node1")
     assert refused.rc != 0
@@ -173,6 +175,7 @@ def test_a_mesh_with_holes_is_refused_before_anything_begins(group: Group) -> No
     assert group.nodes[0].exec(["ls", "-A", HOME]).stdout == ""
 
 
+@pytest.mark.nightly("setup")
 def test_another_user_than_the_connecting_one(group: Group) -> None:
     for node in group.nodes:
         # "*": no password, and not locked, which sshd would refuse

@@ -30,6 +30,7 @@ def group(real_nodes: RealNodes) -> Iterator[Group]:
         node.exec(["rm", "-rf", ROOT_FOLDER], check=True)
 
 
+@pytest.mark.nightly("setup", by_day="test_command takes off, too")
 def test_conda_goes_if_it_is_ours(group: Group) -> None:
     for node, script in zip(group.nodes, LAID_DOWN, strict=True):
         node.exec(["sh", "-c", script], check=True)

@@ -99,6 +99,7 @@ def test_the_odd_node_is_named_and_every_role_is_asked(tmp_path: Path, group: Gr
     assert second.out.count("[trainer : Compare with its pins") == 1
 
 
+@pytest.mark.nightly("setup")
 def test_devices_and_network_are_measured_in_torch(tmp_path: Path, group: Group) -> None:
     """How fast is not asserted: these nodes share their machine's cores with all else on it."""
     rc, found = asked(tmp_path, group.inventory)

@@ -197,7 +197,13 @@ def test_the_newest_stay(tmp_path: Path, train: Train) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("more", [(), ("--checkpoint-async",)], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), id="sync", marks=pytest.mark.nightly("training")),
+        pytest.param(("--checkpoint-async",), id="async"),
+    ],
+)
 def test_a_full_disk_ends_no_training(tmp_path: Path, train: Train, more: tuple[str]) -> None:
     """A small file system takes one checkpoint, no second one beside it."""
     alone = train(tmp_path / "alone", 1, "--checkpoint-interval", "4")
