@@ -1,11 +1,12 @@
-"""Worst lines for a regular expression, made of its own parts; and how its cost grows on them."""
+"""Worst lines for a regular expression, made of its own parts; and how its steps grow on them."""
 
 import ast
 import importlib
 import inspect
+import math
 import pkgutil
 import re
-import time
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import islice
@@ -17,13 +18,12 @@ GENERIC = (" ", "1", "a", "A", "_", ".", ":", "|", "[", "]", "(", "=", "1.", "a.
 LETTERS = "a1 _.-:|A([]=/,\"'\\@x\t%"
 SUFFIXES = ("\0", "!")
 SAMPLES = 3  # texts that are tried of a class of letters
-SHORT, SMALL, LARGE = 400, 4_000, 16_000  # letters
+SMALL, LARGE = 60, 240  # letters
+BOUND = 8  # a bound, however large, is a bound: repeats of up to 8 or more are counted up to 8
 MOST_LINES = 600  # of one pattern; one of more is made of others, each of which is measured,
 SOME_LINES = 100  # and is tried on these
-QUICK_S = 0.004  # for LARGE; what is quadratic takes fifty times as long
-SLOW_S = 0.04  # for SMALL, or less
-MOST_EARLY_GROWTH = 30.0  # from SHORT to SMALL: linear is 10, quadratic 100
-MOST_GROWTH = 9.0  # from SMALL to LARGE: linear is 4, quadratic 16
+MOST_STEPS = 100_000
+MOST_GROWTH = 8.0  # from SMALL to LARGE: linear is 4, quadratic 16
 
 
 def modules_of(package: str) -> Iterator[ModuleType]:
@@ -77,17 +77,20 @@ def worst_lines(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], str]]:
     """Texts of any length that could cost much: what leads to each repetition, and then that
     repetition, the way to it, or something common, again and again, without an end that fits.
     """
-    source = pattern.pattern
-    text = source.decode("latin-1") if isinstance(source, bytes) else source
-    tree = _parser.parse(text, pattern.flags & ~re.UNICODE)
     seen = set()
-    for prefix, samples in [("", [""]), *_repeats(tree, "")]:
+    for prefix, samples in [("", [""]), *_repeats(_tree(pattern), "")]:
         again = [prefix + each for each in ("", " ", *samples[:1])] if prefix else []
         for pump in (*samples, *again, *GENERIC):
             for suffix in SUFFIXES:
                 if pump and (prefix, pump, suffix) not in seen:
                     seen.add((prefix, pump, suffix))
                     yield _line(prefix, pump, suffix)
+
+
+def _tree(pattern: re.Pattern[Any]) -> Any:
+    source = pattern.pattern
+    text = source.decode("latin-1") if isinstance(source, bytes) else source
+    return _parser.parse(text, pattern.flags & ~re.UNICODE)
 
 
 def _line(prefix: str, pump: str, suffix: str) -> Callable[[int], str]:
@@ -169,34 +172,190 @@ def _has(members: Any, letter: str) -> bool:
     return has != negated
 
 
-def cost_s(pattern: re.Pattern[Any], text: str, tries: int = 1) -> float:
-    """CPU seconds to look through a text in every way that code looks, the least of some tries."""
-    line: Any = text.encode("latin-1") if isinstance(pattern.pattern, bytes) else text
-    spent = []
-    for _ in range(tries):
-        began = time.process_time()
-        for _ in pattern.finditer(line):
-            pass
-        pattern.fullmatch(line)
-        spent.append(time.process_time() - began)
-    return min(spent)
+Then = Callable[[int], bool]
+Matcher = Callable[[int, Then], bool]
+
+
+class EnoughError(Exception):
+    """More steps than are counted."""
+
+
+class Steps:
+    """How many steps a pattern takes to look through a text, as `re` does it: by going back."""
+
+    def __init__(self, pattern: re.Pattern[Any]) -> None:
+        self.text, self.count = "", 0
+        self.flags = pattern.flags
+        self._groups: dict[int, tuple[int, int]] = {}
+        self._match = self._sequence(_tree(pattern))
+
+    def of(self, text: str) -> float:
+        """Of all that finditer finds; infinity: more than are counted."""
+        self.text, self.count = text, 0
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(1_000_000)
+        try:
+            return self._look()
+        except EnoughError:
+            return math.inf
+        finally:
+            sys.setrecursionlimit(before)
+
+    def _look(self) -> int:
+        at = 0
+        while at <= len(self.text):
+            self._step()
+            end = _end(self._match, at)
+            at = at + 1 if end is None else max(at + 1, end)
+        return self.count
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count > MOST_STEPS:
+            raise EnoughError
+
+    def _sequence(self, tree: Any) -> Matcher:
+        parts = [self._part(str(operation), given) for operation, given in tree]
+
+        def match(at: int, then: Then, number: int = 0) -> bool:
+            if number == len(parts):
+                return then(at)
+            return parts[number](at, lambda end: match(end, then, number + 1))
+
+        return match
+
+    def _part(self, name: str, given: Any) -> Matcher:
+        if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            fits = self._letter(name, given)
+            return lambda at, then: fits(at) and then(at + 1)
+        if name == "AT":
+            return self._place(str(given))
+        if name == "BRANCH":
+            branches = [self._sequence(branch) for branch in given[1]]
+            return lambda at, then: any(branch(at, then) for branch in branches)
+        if name in ("ASSERT", "ASSERT_NOT"):
+            return self._look_around(name == "ASSERT", *given)
+        if name == "SUBPATTERN":
+            return self._group(given[0], self._sequence(given[-1]))
+        if name == "GROUPREF":
+            return lambda at, then: self._again(given, at, then)
+        if name == "ATOMIC_GROUP":
+            return self._atomic(self._sequence(given))
+        least, most = (min(int(bound), BOUND) for bound in given[:2])
+        if given[1] is _parser.MAXREPEAT:
+            most = sys.maxsize
+        repeat = self._repeat(least, most, given[2], lazy=name == "MIN_REPEAT")
+        return self._atomic(repeat) if name == "POSSESSIVE_REPEAT" else repeat
+
+    def _letter(self, name: str, given: Any) -> Callable[[int], bool]:
+        members = {
+            "LITERAL": [("LITERAL", given)],
+            "NOT_LITERAL": [("NEGATE", None), ("LITERAL", given)],
+            "ANY": [("NEGATE", None)] + [("LITERAL", 10)] * (not self.flags & re.DOTALL),
+            "IN": given,
+        }[name]
+        ignore = self.flags & re.IGNORECASE
+        known: dict[str, bool] = {}
+
+        def fits(at: int) -> bool:
+            self._step()
+            if at >= len(self.text):
+                return False
+            letter = self.text[at]
+            if letter not in known:
+                forms = {letter, letter.swapcase()} if ignore else {letter}
+                known[letter] = any(_has(members, form) for form in forms)
+            return known[letter]
+
+        return fits
+
+    def _place(self, name: str) -> Matcher:
+        lines = bool(self.flags & re.MULTILINE)
+
+        def word(at: int) -> bool:
+            return 0 <= at < len(self.text) and (self.text[at].isalnum() or self.text[at] == "_")
+
+        def here(at: int) -> bool:
+            text = self.text
+            if name.startswith("AT_BEGINNING"):
+                return at == 0 or (lines and name == "AT_BEGINNING" and text[at - 1] == "\n")
+            if name.startswith("AT_END"):
+                last = text[at:] in ("", "\n") if name == "AT_END" else at == len(text)
+                return last or (lines and name == "AT_END" and text[at] == "\n")
+            return (word(at - 1) != word(at)) == (name == "AT_BOUNDARY")
+
+        return lambda at, then: here(at) and then(at)
+
+    def _look_around(self, wanted: bool, way: int, body: Any) -> Matcher:
+        match, back = self._sequence(body), body.getwidth()[0] if way < 0 else 0
+
+        def look(at: int, then: Then) -> bool:
+            found = at >= back and match(at - back, lambda end: way > 0 or end == at)
+            return found == wanted and then(at)
+
+        return look
+
+    def _group(self, number: int | None, body: Matcher) -> Matcher:
+        def match(at: int, then: Then) -> bool:
+            def closed(end: int) -> bool:
+                if number is not None:
+                    self._groups[number] = at, end
+                return then(end)
+
+            return body(at, closed)
+
+        return match
+
+    def _again(self, group: int, at: int, then: Then) -> bool:
+        begin, end = self._groups.get(group, (0, 0))
+        self._step()
+        return self.text.startswith(self.text[begin:end], at) and then(at + end - begin)
+
+    def _atomic(self, body: Matcher) -> Matcher:
+        def match(at: int, then: Then) -> bool:
+            end = _end(body, at)
+            return end is not None and then(end)
+
+        return match
+
+    def _repeat(self, least: int, most: int, body: Any, *, lazy: bool) -> Matcher:
+        match = self._sequence(body)
+
+        def repeat(at: int, then: Then, times: int = 0, before: int = -1) -> bool:
+            def more() -> bool:
+                return (
+                    times < most
+                    and at != before
+                    and match(at, lambda end: repeat(end, then, times + 1, at))
+                )
+
+            def on() -> bool:
+                return times >= least and then(at)
+
+            self._step()
+            return (on() or more()) if lazy else (more() or on())
+
+        return repeat
+
+
+def _end(match: Matcher, at: int) -> int | None:
+    """Where the first match ends."""
+    ends: list[int] = []
+
+    def keep(end: int) -> bool:
+        ends.append(end)
+        return True
+
+    return ends[0] if match(at, keep) else None
 
 
 def superlinear(pattern: re.Pattern[Any]) -> str | None:
-    """The beginning of a line on which the cost grows faster than its length; None: of none."""
+    """The beginning of a line on which the steps grow faster than its length; None: of none."""
+    steps = Steps(pattern)
     lines = list(worst_lines(pattern))
     every = len(lines) // SOME_LINES if len(lines) > MOST_LINES else 1
     for line in lines[::every]:
-        for size in (20, 26, SHORT):  # what doubles with each letter is found at the first
-            if cost_s(pattern, line(size)) > SLOW_S and cost_s(pattern, line(size), 2) > SLOW_S:
-                return line(size)[:80]
-        if cost_s(pattern, line(SMALL)) > SLOW_S:  # linear, on a slow machine, or to be stopped
-            short, small = (cost_s(pattern, line(size), 2) for size in (SHORT, SMALL))
-            if small > MOST_EARLY_GROWTH * short:
-                return line(SMALL)[:80]
-        if cost_s(pattern, line(LARGE)) < QUICK_S:
-            continue
-        small, large = (cost_s(pattern, line(size), 3) for size in (SMALL, LARGE))
-        if large > QUICK_S and large > MOST_GROWTH * small:
+        small, large = (steps.of(line(size)) for size in (SMALL, LARGE))
+        if large > MOST_GROWTH * small or small == math.inf:
             return line(SMALL)[:80]
     return None
