@@ -7,8 +7,9 @@ whether the node was healed since.
 """
 
 import fcntl
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -63,6 +64,17 @@ class Lock:
         self._file = None
 
 
+@contextmanager
+def _untimed() -> Iterator[None]:
+    """What others take of their time is not taken of ours: pytest-timeout's alarm waits."""
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        if left_s:
+            signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
 @dataclass
 class Loan:
     """Nodes of the run's cluster, which no other test has meanwhile."""
@@ -97,7 +109,7 @@ class Lender:
     def lend(self, count: int) -> Loan:
         """So many nodes, once they are free: of any pair, or the first ones where it takes more."""
         # one waits at a time: nobody who needs all is overtaken for ever by those who need a pair
-        with self._turn("nodes"):
+        with _untimed(), self._turn("nodes"):
             cluster = self._standing(f"r{self.owner:x}", self._bring_up, Cluster.load)
             locks = [Lock(self.folder / f"pair{number}") for number in range(NODES // 2)]
             first = 0
@@ -120,7 +132,9 @@ class Lender:
     @contextmanager
     def slurm(self) -> Iterator[SlurmCluster]:
         """The run's Slurm cluster: all of it, for one worker."""
-        with self._turn("slurm") as lock:
+        with ExitStack() as stack:
+            with _untimed():
+                lock = stack.enter_context(self._turn("slurm"))
             name = f"s{self.owner:x}"
             slurm = self._standing(name, self._bring_slurm_up, SlurmCluster.load)
             if lock.marked:

@@ -125,7 +125,7 @@ def none_changed(ran: Ran) -> bool:
     return ran.rc == 0 and not any(ran.changed().values())
 
 
-@pytest.mark.nightly("privileged", by_day="test_whole_setup has CUDA, too")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_cuda_comes_breaks_is_repaired_and_goes(site: SiteFactory) -> None:
     """The whole life of a role, on two nodes."""
     here = site(2)
@@ -176,7 +176,7 @@ def cuda_comes_breaks_is_repaired_and_goes(here: Site) -> None:
     assert [packages(node) for node in nodes] == before
 
 
-@pytest.mark.nightly("privileged")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_driver_and_containers_break_are_repaired_and_follow_their_pins(site: SiteFactory) -> None:
     here = site(2)
     here.variables.update({**CUDA, **DRIVER, **CONTAINERS})
@@ -254,7 +254,7 @@ def test_driver_and_containers_break_are_repaired_and_follow_their_pins(site: Si
     assert [packages(node) for node in nodes] == before
 
 
-@pytest.mark.nightly("privileged")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_what_fails_is_said_in_a_sentence_and_the_next_run_goes_on(
     site: SiteFactory, vendor: Vendor
 ) -> None:
@@ -299,7 +299,7 @@ def test_what_fails_is_said_in_a_sentence_and_the_next_run_goes_on(
     assert here.verify("cuda").rc == 0
 
 
-@pytest.mark.nightly("privileged")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_base_with_the_distributions_own_packages(site: SiteFactory) -> None:
     """Debian's own repositories and chrony, which only must not set this machine's clock (-x)."""
     here = site(3)
@@ -352,7 +352,7 @@ def test_base_with_the_distributions_own_packages(site: SiteFactory) -> None:
         node.exec(["rm", "-f", "/etc/default/chrony"], check=True)
 
 
-@pytest.mark.nightly("privileged")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_full_disk_and_interrupted_dpkg(site: SiteFactory) -> None:
     """What was begun is ended by the next run, and still counted as ours."""
     here = site(1, upper_size_mib=600)
@@ -405,7 +405,7 @@ echo $home/lib64 >/etc/ld.so.conf.d/cuda-10-2.conf
 """
 
 
-@pytest.mark.nightly("privileged")
+@pytest.mark.nightly("privileged", by_day="minutes")
 def test_driver_and_toolkit_of_document_003_come_from_their_runfile(
     site: SiteFactory, vendor: Vendor
 ) -> None:
