@@ -160,7 +160,7 @@ class Repository:
             return set()
         names = "".join("%s\0" % path for path in paths)
         fields = self.git("check-attr", "-z", "--stdin", "filter", stdin=names).split("\0")
-        values = dict(zip(fields[0::3], fields[2::3]))  # noqa: B905  # Python 3.8 has no strict
+        values = dict(zip(fields[0::3], fields[2::3]))  # Python 3.8 has no strict
         return {path for path in paths if values[path] not in ("unspecified", "unset")}
 
     def submodules(self, depth: int) -> Iterator[Tuple[str, str]]:

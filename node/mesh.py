@@ -342,7 +342,7 @@ def reach(spec: dict[str, Any]) -> dict[str, Any]:
         answers = list(pool.map(lambda pair: connect(user, *pair), pairs))
     faults = [
         f"{me} cannot reach {name}" + (f" on port {port}: " if port != 22 else ": ") + answer
-        for (name, port), answer in zip(pairs, answers)  # noqa: B905  # Python 3.8 has no strict
+        for (name, port), answer in zip(pairs, answers)  # Python 3.8 has no strict
         if answer
     ]
     if not public_half(user, os.path.join(mesh_folder(user, spec), "id_ed25519")):

@@ -238,7 +238,7 @@ class Row:
             )
         return [
             kind.check(v, "%s[%d]" % (where, i))
-            for i, (kind, v) in enumerate(zip(self.kinds, value))  # noqa: B905  # Python 3.8
+            for i, (kind, v) in enumerate(zip(self.kinds, value))  # Python 3.8
         ]
 
     def json_schema(self) -> dict[str, Any]:

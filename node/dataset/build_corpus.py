@@ -153,7 +153,7 @@ def _write_text(documents: Sequence[str], folder: Path) -> None:
     """Write files of about 1 MiB of whole documents, for a trainer that tokenizes by itself."""
     folder.mkdir(parents=True)
     begins = itertools.accumulate((len(text) for text in documents), initial=0)
-    files = ((begin >> 20, text) for begin, text in zip(begins, documents))  # noqa: B905
+    files = ((begin >> 20, text) for begin, text in zip(begins, documents))
     for number, (_, texts) in enumerate(itertools.groupby(files, key=lambda pair: pair[0])):
         text = "\n".join(text for _, text in texts)
         (folder / f"wiki_{number:02d}").write_text(text, encoding="utf-8")

@@ -77,7 +77,7 @@ def rows(fields: list[str], text: str) -> list[dict[str, str | None]]:
     for line in text.splitlines():
         values = [value.strip() for value in line.split(", ")]
         if len(values) == len(fields):
-            row = zip(fields, values)  # noqa: B905  # Python 3.8 has no strict
+            row = zip(fields, values)  # Python 3.8 has no strict
             devices.append({key: None if value in NOT_THERE else value for key, value in row})
     return devices
 

@@ -64,7 +64,7 @@ def read_services(names: list[str]) -> dict[str, dict[str, bool] | None]:
         fields = ["--property=Id,LoadState,ActiveState,UnitFileState"]
         units = [f"{name}.service" for name in names]
         _, text = run(["systemctl", "show", *fields, *units])
-        for name, block in zip(names, text.strip().split("\n\n")):  # noqa: B905  # Python 3.8
+        for name, block in zip(names, text.strip().split("\n\n")):  # Python 3.8
             state = dict(line.partition("=")[::2] for line in block.splitlines())
             running = state.get("ActiveState") in ("active", "reloading", "activating")
             enabled = state.get("UnitFileState", "").startswith(("enabled", "static", "alias"))

@@ -27,7 +27,3 @@ def test_a_log_is_its_familys_alone(path: Path) -> None:
     assert found.system in KINDS[found.kind].systems()
     took = {KINDS[name].family() for name, steps in read_by_all(path.read_bytes()).items() if steps}
     assert took == {family}
-
-
-def test_there_are_logs_of_most_families() -> None:
-    assert len({path.relative_to(DATA).parts[0] for path in LOGS}) >= 6
