@@ -5,7 +5,7 @@ and what tells it from other cells.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from runner.compare.side import ended_well
@@ -27,8 +27,7 @@ class Point:
 
     `key` is that of its series (identity.py). `facts` are what it ran on and its pin, as text;
     `unofficial` has words of UNOFFICIAL. `began` is when its first run did (epoch seconds), as far
-    as anybody knows. `logs` has what a site keeps of its runs' logs: a log's name in the
-    campaign to that in the site.
+    as anybody knows.
     """
 
     campaign: str
@@ -38,7 +37,6 @@ class Point:
     facts: Mapping[str, str]
     unofficial: tuple[str, ...] = ()
     began: float | None = None
-    logs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cell(self) -> str:
@@ -72,7 +70,6 @@ class CampaignPoints:
 
     `id` is its name among all that are read, of letters that any file system and address can have.
     `source` is the name of its folder or file, `digest` says which others are the same.
-    `document` is what `collect --format json` writes, except its rows.
     """
 
     id: str
@@ -83,15 +80,9 @@ class CampaignPoints:
     wall_s: float
     machines: tuple[str, ...]
     points: tuple[Point, ...]
-    environment: Mapping[str, str]
-    hidden: str = ""
     live: bool = False
     imported: bool = False
     redacted: bool = False
-
-    def count(self, status: str) -> int:
-        """Return how many cells have a status."""
-        return sum(point.row["status"] == status for point in self.points)
 
     @property
     def marks(self) -> tuple[str, ...]:

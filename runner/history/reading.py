@@ -27,7 +27,6 @@ from runner.history.cell_points import (
 )
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import parallel_map
-from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import Row
 from runner.terms.settings import Settings
 
@@ -89,8 +88,6 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
         points=tuple(
             _point(*item, settings) for item in zip(table, written, keys, machines, strict=True)
         ),
-        environment=facts_as_text(environment_section(read.document.records)),
-        hidden=read.document.hidden,
         live=read.document.live,
         imported=settings.imported,
         redacted=settings.redacted,

@@ -32,7 +32,7 @@ class Listed:
 
 def to_table(regressions: Sequence[Regression], read: Listed, width: int) -> str:
     """Write it for a terminal of that many columns."""
-    rows = [_row(regression) for regression in regressions]
+    rows = [row_of(regression) for regression in regressions]
     parts = []
     if rows and fits(HEADERS, rows, width):
         parts.append(grid(HEADERS, rows, width))
@@ -52,7 +52,7 @@ def to_markdown(regressions: Sequence[Regression], read: Listed) -> str:
     below = list(map(MarkdownText, _below(regressions, read)))
     headers, rows = (
         map(MarkdownText, HEADERS),
-        (map(MarkdownText, _row(regression)) for regression in regressions),
+        (map(MarkdownText, row_of(regression)) for regression in regressions),
     )
     table = piped(list(headers), [list(row) for row in rows]) if regressions else ""
     parts = [f"**{below[0]}**", table, bulleted(below[1:])]
@@ -109,7 +109,8 @@ def when(seconds: float | None) -> str:
     return MISSING if seconds is None else clock.minute(seconds)
 
 
-def _row(regression: Regression) -> list[str]:
+def row_of(regression: Regression) -> list[str]:
+    """Return a regression's texts, one for each of HEADERS."""
     places = None if regression.quantity == "samples_per_s" else 0
     numbers = [
         MISSING if v is None else number_text(v, places)

@@ -61,7 +61,7 @@ class Series:
 
     @property
     def slug(self) -> str:
-        """The name of its page."""
+        """A name for the series, as `--cell` and the JSON have it."""
         return safe_name(self.cell, self.key)
 
 

@@ -5,8 +5,6 @@ policy forbids anything else. Everything that comes from a log or a matrix is es
 template; only SVG made here is trusted.
 """
 
-from collections.abc import Sequence
-
 from node.printable import printable
 from runner.document.campaign_document import CampaignDocument
 from runner.report.conclusion import compared_axes, conclusion, ran
@@ -29,15 +27,11 @@ def to_html(
     *,
     live: str = "",
     home: str = "",
-    notices: Sequence[str] = (),
-    side_by_side: bool = True,
 ) -> str:
     """Write the whole page of a campaign, which may have no cells.
 
     `live` says how far a campaign is that runs: the page then reloads every 10 seconds.
-    `home` is the first page of the site that it belongs to, `notices` are what readers there should
-    know.
-    Without `side_by_side` curves are in the rows' details only.
+    `home` is the first page of the site that it belongs to.
     """
     table, logs = document.rows, document.logs
     chosen = select_columns(table)
@@ -49,7 +43,6 @@ def to_html(
     return page.render(
         live=live,
         home=home,
-        notices=notices,
         policy=content_policy(scripts),
         scripts=scripts,
         title=document.title or ", ".join(campaigns) or "no cells",
@@ -71,7 +64,7 @@ def to_html(
         search=search_section(document.tuned),
         baseline=against_baseline(table),
         scaling=scaling(table),
-        plots=plots(table, side_by_side=side_by_side),
+        plots=plots(table),
         heatmaps=heatmaps(table),
         timelines=timelines(table),
         failures=failures(table),

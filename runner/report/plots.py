@@ -17,11 +17,9 @@ _SAMPLED: tuple[_Sampled, ...] = (  # title, axis, quantity, what a node's value
 )
 
 
-def plots(table: Sequence[Row], *, side_by_side: bool = True) -> dict[str, Any]:
-    """Draw the plots that the rows have data for; curves of cells, which take the most time of a
-    page, only where they are to stand `side_by_side` (a row's details have its own).
-    """
-    runs = curves.curves_of(table) if side_by_side else []
+def plots(table: Sequence[Row]) -> dict[str, Any]:
+    """Draw the plots that the rows have data for."""
+    runs = curves.curves_of(table)
     return {
         "throughput": throughput_bars(table),
         "compared": any(row.comparison for row in table),

@@ -1,1 +1,1 @@
-"""Many campaigns as a folder of pages that needs no server."""
+"""Many campaigns as a folder: an index page, and the report of each."""

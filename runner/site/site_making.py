@@ -1,128 +1,132 @@
-"""Folders and exports to a site: each campaign is read once, its page and logs written at once."""
+"""Campaigns and exports to a folder of pages: an index with what got worse, a report of each."""
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from node.printable import printable
+from node.program_output import os_error_words
+from node.time_words import lasts
 from runner.base.errors import UserError
-from runner.history.cell_points import UNOFFICIAL, CampaignPoints, Point
-from runner.history.reading import OpenCampaign, opened, points_of, sorted_out, why_unread
+from runner.base.text import listing
+from runner.history.cell_points import CampaignPoints
+from runner.history.reading import opened, points_of, sorted_out, why_unread
+from runner.history.regression_list import HEADERS, MOST_FACTS, Listed, row_of, when
+from runner.history.regressions import Regression, regressions
+from runner.history.series import all_series
 from runner.history.workers import parallel_map
+from runner.report.details import anchor
 from runner.report.page import to_html
-from runner.report.page_script import content_policy, page_script
+from runner.report.page_script import content_policy
 from runner.report.templating import templates
-from runner.site import cell_pages, comparison_pages, data_files, index_page, site_paths
-from runner.site.logs import copied
-from runner.site.site_folder import UnwritableError, new_site, write
-from runner.site.site_model import WholeSite
 
-Told = Callable[[str, int, int], None]  # what goes on, how many of how many are done
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What a process is told: read this, write it there."""
-
-    source: Path
-    folder: Path
-    log_bytes: int
+INDEX, REPORTS = "index.html", "campaigns"
+CAMPAIGN_HEADERS = (
+    "campaign", "began (UTC)", "took", "cells", "ok", "publishable", "unofficial", "machine",
+    "read from",
+)  # fmt: skip
+ReportProgress = Callable[[int], None]  # how many campaigns are read
 
 
 def make_site(
-    sources: Sequence[Path],
-    target: Path,
-    *,
-    log_bytes: int,
-    report_progress: Told,
-) -> WholeSite:
-    """Write a site of the campaigns `sources` to `target`, whole or not at all.
+    sources: Sequence[Path], target: Path, report_progress: ReportProgress
+) -> tuple[Listed, list[Regression]]:
+    """Write the pages of the campaigns `sources` to `target`, a new or an empty folder.
 
-    Of each log `log_bytes` are kept.
-    Raises UserError where none of them can be read, or the folder cannot be written.
+    Raises UserError where none can be read, or the folder cannot be written; it is then as before.
     """
-    with new_site(target, sources) as folder:
-        orders = [
-            _Order(source, folder / site_paths.unsorted(number), log_bytes)
-            for number, source in enumerate(sources)
-        ]
-        read: list[tuple[Path, CampaignPoints | str]] = []
-        report_progress("reading campaigns", 0, len(sources))
-        for order, outcome in zip(orders, parallel_map(_campaign, orders), strict=True):
-            read.append((order.source, outcome))
-            report_progress("reading campaigns", len(read), len(sources))
-        site = WholeSite(*sorted_out(read))
-        if not site.campaigns:
-            raise UserError(f"none of {len(sources)} can be read: {site.left_out[0].reason}")
-        for order, (_, outcome) in zip(orders, read, strict=True):
-            if isinstance(outcome, CampaignPoints) and site.by_id.get(outcome.id) is outcome:
-                order.folder.rename((folder / site_paths.campaign(outcome.id)).parent)
-            else:
-                shutil.rmtree(order.folder, ignore_errors=True)
-        _write_pages(site, folder, report_progress)
-    return site
-
-
-def _campaign(order: _Order) -> CampaignPoints | str:
-    """Read a campaign and write its page and logs; a sentence where it cannot be read."""
+    target = Path(os.path.abspath(target))
+    name = printable(str(target))
     try:
-        with opened(order.source, evidence=True) as read:
-            return _written(read, order)
-    except UnwritableError:
-        raise
+        if target.is_symlink() or (target.exists() and any(target.iterdir())):
+            raise UserError(f"{name} is not empty; remove it, or name a new folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
+            folder = Path(scratch) / "site"
+            (folder / REPORTS).mkdir(parents=True)
+            answer = _written(sources, folder, report_progress)
+            folder.replace(target)
+            return answer
+    except OSError as error:
+        why = os_error_words(error, str(target.parent))
+        raise UserError(f"{name} cannot be written: {why}") from None
+
+
+def _written(
+    sources: Sequence[Path], folder: Path, report_progress: ReportProgress
+) -> tuple[Listed, list[Regression]]:
+    orders = [(source, folder / REPORTS / f".{at}") for at, source in enumerate(sources)]
+    read: list[tuple[Path, CampaignPoints | str]] = []
+    for source, outcome in zip(sources, parallel_map(_report, orders), strict=True):
+        read.append((source, outcome))
+        report_progress(len(read))
+    campaigns, left_out = sorted_out(read)
+    if not campaigns:
+        raise UserError(f"none of {len(sources)} can be read: {left_out[0].reason}")
+    for (_, page), (_, outcome) in zip(orders, read, strict=True):
+        if isinstance(outcome, CampaignPoints) and any(outcome is kept for kept in campaigns):
+            page.rename(folder / _page_of(outcome.id))
+        else:
+            page.unlink(missing_ok=True)
+    listed = Listed(campaigns, left_out, all_series(campaigns))
+    found = regressions(listed.series, campaigns)
+    text = templates().get_template("site/index.html.j2").render(_index(listed, found))
+    (folder / INDEX).write_text(text, encoding="utf-8", newline="\n")
+    return listed, found
+
+
+def _report(order: tuple[Path, Path]) -> CampaignPoints | str:
+    """Read a campaign and write its report; a sentence where it cannot be read."""
+    source, page = order
+    try:
+        with opened(source, evidence=True) as read:
+            campaign = points_of(read)
+            text = to_html(read.document.without_files(), home=f"../{INDEX}")
     except Exception as error:  # whatever is in one campaign, the site has the others
         return why_unread(error)
+    page.write_text(text, encoding="utf-8", newline="\n")
+    return campaign
 
 
-def _written(read: OpenCampaign, order: _Order) -> CampaignPoints:
-    campaign = points_of(read)
-    logs, evidence = copied(read, order.folder, order.log_bytes)
-    notices = [f"Unofficial: {UNOFFICIAL[mark]}." for mark in campaign.marks]
-    write(
-        order.folder / site_paths.INDEX,
-        to_html(
-            read.document.with_logs(logs, evidence),
-            home=f"../../{site_paths.INDEX}",
-            notices=notices,
-            side_by_side=False,
-        ),
-    )
-    return replace(
-        campaign, points=tuple(_with_logs(campaign, point, logs) for point in campaign.points)
-    )
+def _page_of(id: str) -> str:
+    return f"{REPORTS}/{id}.html"
 
 
-def _with_logs(campaign: CampaignPoints, point: Point, logs: Mapping[str, str]) -> Point:
-    cell_folder = f"{point.row['cell_id']}/"
-    home = site_paths.campaign(campaign.id).rpartition("/")[0]
-    copied_logs = {
-        name: f"{home}/{path}" for name, path in logs.items() if name.startswith(cell_folder)
+def _index(listed: Listed, found: Sequence[Regression]) -> dict[str, Any]:
+    """Return what templates/site/index.html.j2 needs; a row is a link and its texts."""
+    return {
+        "policy": content_policy([]),
+        "found": [_regression(regression) for regression in found],
+        "found_headers": (*HEADERS, "reason, what changed with it"),
+        "still": sum(regression.open for regression in found),
+        "campaigns": [_campaign(campaign) for campaign in reversed(listed.campaigns)],
+        "campaign_headers": CAMPAIGN_HEADERS,
+        "left_out": listed.left_out,
     }
-    return replace(point, logs=copied_logs)
 
 
-def _write_pages(site: WholeSite, folder: Path, report_progress: Told) -> None:
-    """Write every page except the campaigns' own."""
-    pages = templates()
-    table = page_script()
+def _regression(regression: Regression) -> tuple[str, list[str]]:
+    changes = [f"{key}: {was}, then {now}" for key, was, now in regression.differs]
+    cell = anchor(str(regression.first.row["cell_id"]))
+    why = [regression.reason, listing(changes, MOST_FACTS, "; ") if changes else ""]
+    texts = [*row_of(regression), "; ".join(filter(None, why))]
+    return f"{_page_of(regression.first_id)}#{cell}", texts
 
-    def write_page(
-        page_path: str, template: str, scripts: list[str], values: dict[str, object]
-    ) -> None:
-        text = pages.get_template(f"site/{template}.html.j2").render(
-            policy=content_policy(scripts), scripts=scripts, **values
-        )
-        write(folder / page_path, text)
 
-    count = len(site.over_time) + len(site.comparisons)
-    for at, series in enumerate(site.over_time):
-        report_progress("writing pages", at, count)
-        write_page(site_paths.cell(series), "cell", [table], cell_pages.page(site, series))
-    for at, ((a, b), comparison) in enumerate(site.comparisons.items(), len(site.over_time)):
-        report_progress("writing pages", at, count)
-        values = comparison_pages.page(site.by_id[a], site.by_id[b], comparison)
-        write_page(site_paths.comparison(a, b), "comparison", [], values)
-    write_page(site_paths.INDEX, "index", [table], index_page.page(site))
-    write(folder / site_paths.POINTS, data_files.points(site))
-    write(folder / site_paths.REGRESSIONS, data_files.regressions(site))
-    report_progress("writing pages", count, count)
+def _campaign(campaign: CampaignPoints) -> tuple[str, list[str]]:
+    points = campaign.points
+    publishable = sum(point.finished and not point.row["verdict_reasons"] for point in points)
+    texts = [
+        campaign.name,
+        when(campaign.began),
+        lasts(campaign.wall_s),
+        str(len(points)),
+        str(sum(point.row["status"] == "ok" for point in points)),
+        str(publishable),
+        ", ".join([*campaign.marks, *(["running"] if campaign.live else [])]),
+        ", ".join(campaign.machines),
+        campaign.source,
+    ]
+    return _page_of(campaign.id), texts

@@ -380,12 +380,11 @@ def _sheets() -> Schema:
 
 def _regressions() -> Schema:
     regression = keys(
-        {"page": with_words("the cell's page; in a site alone", TEXT)},
         id=with_words("urn:uuid of it, the same whatever campaigns come later", TEXT),
         verdict={"enum": ["slower", "more_memory", "broke"]},
         open=with_words("no later campaign is back", FLAG),
         cell=TEXT,
-        series=with_words("name of the cell's page", TEXT),
+        series=with_words("name of the cell over all campaigns", TEXT),
         system=TEXT,
         machine=TEXT,
         quantity=with_words("null of what broke", maybe(TEXT)),
@@ -407,35 +406,6 @@ def _regressions() -> Schema:
         left_out=LEFT_OUT,
         regressions=listed(regression),
     )
-
-
-def _points() -> Schema:
-    campaign = keys(
-        id=with_words("name among all campaigns of the site; stays the same", TEXT),
-        name=TEXT,
-        source=TEXT,
-        page=TEXT,
-        began=maybe(NUMBER),
-        wall_s=with_words("from its first run's start to its last one's end", NUMBER),
-        machines=listed(TEXT),
-        unofficial=UNOFFICIAL,
-        running=with_words("bench ran it when it was read", FLAG),
-        hidden=HIDDEN,
-        environment=named(TEXT),
-    )
-    row = {"cell", "cell_id", "status", "samples_per_s", "axes", "missing", "verdict_reasons"}
-    point = keys(
-        campaign=TEXT,
-        page=with_words("its row: command, log's end, environment, verdict", TEXT),
-        over_time=with_words("the cell's page, null where one campaign alone has it", maybe(TEXT)),
-        machine=TEXT,
-        began=maybe(NUMBER),
-        unofficial=UNOFFICIAL,
-        logs=with_words("a log's name to what the site keeps of it", named(TEXT)),
-        facts=named(TEXT),
-        row={**ANY_OBJECT, "required": sorted(row | {"runs", "parameters"})},
-    )
-    return keys(schema=VERSION, campaigns=listed(campaign), left_out=LEFT_OUT, points=listed(point))
 
 
 def _answer(noun: type) -> Schema:
@@ -466,7 +436,6 @@ PRINTED: Mapping[str, tuple[str, Schema]] = {
     "parse": ("What logs say (docs/parsers.md).", _LOG),
     "parse_each": ("What each log says.", listed(with_keys(_LOG, log=TEXT))),
     "plan": ("What bench would do: kept, new, hidden; times in seconds.", _plan()),
-    "points": ("What `site` writes beside its pages (docs/how-to/site.md).", _points()),
     "regressions": ("What got worse, the newest first (docs/how-to/site.md).", _regressions()),
     "sheets": ("`collect --shape`: a document's tables.", _sheets()),
     "status": ("How far a campaign has got (docs/runs.md).", _status()),
