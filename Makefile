@@ -9,11 +9,7 @@ INDEX_URL ?=
 # A folder or page with CPU-only wheels of torch; without it the package index decides.
 WHEELS ?=
 NODES ?= 4
-# Of `make fuzz`: how many cases, and when it ends at the latest. SEED repeats what it, or `make kills`, did.
-CASES ?= 100000
-SECONDS ?= 1200
-SEED ?=
-# Of `make nightly`: tests/nightly.py names them; of its suite `pages` a folder for pictures and PDFs of all pages.
+# Of `make nightly`: tests/nightly.py names them. SEED=N repeats what fuzz, kills or soak did; of pages, PAGES=FOLDER keeps pictures and PDFs.
 SUITE ?=
 PAGES ?=
 # Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
@@ -118,7 +114,6 @@ nodes: $(VENV)/.dev setup  ## Tests on real test nodes (needs root on Linux)
 	tools/system-packages
 	$(PYTEST) -m cluster tests
 
-PROGRAMS_acceptance := bindfs faketime tc taskset
 PROGRAMS_pages := chromium pdftotext
 PROGRAMS_setup := tinyproxy
 
@@ -136,16 +131,6 @@ nightly: $(VENV)/$(if $(filter pages,$(SUITE)),.pages,.dev) setup
 	python -m tests.nightly $(SUITE); \
 	exit $${failed:-0}
 endif
-
-.PHONY: acceptance
-acceptance: $(VENV)/.dev setup  ## Plants faults for `accept` to find, accepts clean nodes, simulates clusters: tables (root, two hours)
-	tools/system-packages
-	tools/system-packages bindfs faketime tc taskset
-	python -m tests.acceptance
-
-.PHONY: fuzz
-fuzz: $(VENV)/.dev  ## 100,000 damaged and hostile inputs: logs, answers, folders, archives, ... (minutes)
-	python -m tests.fuzz --cases $(CASES) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 .PHONY: setup
 setup: $(VENV)/.run  ## Set up this machine as the node of inventory/local
@@ -222,17 +207,6 @@ coverage: $(VENV)/.dev  ## Measure how often intervals and differences of speeds
 tuning: $(VENV)/.dev  ## Replay tune on tables of measured layouts (LAYOUTS="FILE.csv...", else TRAINBENCH_SHARED's; NOISE=3)
 	OPENBLAS_NUM_THREADS=1 python -m benchmarks.tuning $(if $(NOISE),--noise $(NOISE)) \
 	  $(or $(LAYOUTS),$(wildcard $(TRAINBENCH_SHARED)/layouts/*.csv))
-
-.PHONY: tuning-nodes
-tuning-nodes: $(VENV)/.dev setup  ## tune beside every combination with three repeats, on four real nodes (root, an hour)
-	tools/system-packages
-	python -m tests.on_nodes.tuning_race
-
-.PHONY: slowdowns
-slowdowns: $(VENV)/.dev setup  ## How often `bisect` names a planted slow commit, and `ci` calls equal commits worse (two hours)
-	python -m tests.on_nodes.slowdowns bisect
-	python -m tests.on_nodes.slowdowns torch
-	python -m tests.on_nodes.slowdowns ci
 
 .PHONY: clean
 clean:  ## Remove what make made here: environments, staged data, caches (never runs/)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.acceptance.processors import Processors
 from tests.cluster import Cluster
 from tests.cluster.node import Node
@@ -80,7 +82,7 @@ def bed(*, share: float | None = SHARE, disk_mib: int | None = None) -> Iterator
     `disk_mib` keeps each node's disk in memory, with that size.
     """
     if not (RUNTIME / "datasets").is_dir():
-        raise SystemExit("this machine is not set up: run `make setup` first")
+        pytest.fail("this machine is not set up: run `make setup` first", pytrace=False)
     with (
         tempfile.TemporaryDirectory(prefix="acceptance-", dir="/var/tmp") as name,
         ExitStack() as groups,

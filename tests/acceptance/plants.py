@@ -4,7 +4,6 @@
 it. All are planted on node3; nodes are brought up for each acceptance, so nothing is undone.
 """
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -45,8 +44,7 @@ def idle(_: Accepting) -> None:
 class Plant:
     """A kind of fault. A fault of one of `tests` must name `nodes`, and no other node may fail.
 
-    `needs` are programs. `measured`: nodes have a share of the processors, so that a figure is one.
-    `once`: a further kind, planted once however often the others are.
+    `measured`: nodes have a share of the processors, so that a figure is one.
     """
 
     name: str
@@ -58,26 +56,14 @@ class Plant:
     before: Callable[[Bed], None] = nothing
     during: Callable[[Accepting], None] = idle
     nodes: tuple[str, ...] = (f"node{ODD}",)
-    needs: tuple[str, ...] = ()
     measured: bool = False
     disk_mib: int | None = None
-    once: bool = False
-
-    @property
-    def lacking(self) -> list[str]:
-        """The programs that this machine does not have."""
-        return [program for program in self.needs if shutil.which(program) is None]
 
     @property
     def options(self) -> list[str]:
         """Of `accept`: what shortens the stages."""
         figures = () if self.measured else FIGURES.get(self.stages, ())
         return [f"--leave-out={test}" for test in (*UNNEEDED.get(self.stages, ()), *figures)]
-
-    @property
-    def light(self) -> bool:
-        """Whether no figure of the nodes is judged: such acceptances run two at a time."""
-        return not self.measured and self.stages in (ALIKE, DEVICES, LINKS)
 
 
 def slow_device(bed: Bed) -> None:
@@ -247,32 +233,31 @@ PLANTS = (
     Plant("slow device", "30 % less of its processor", "kernel", "cgroup CPU quota", DEVICES,
           MATMUL, slow_device, measured=True),
     Plant("device slows down", "60 % less after half of the time", "kernel", "cgroup CPU quota",
-          DEVICES, MATMUL, during=slows_down, measured=True, once=True),
+          DEVICES, MATMUL, during=slows_down, measured=True),
     Plant("starved CPU", "1 of 2 processors", "kernel", "taskset of sshd", ALIKE,
-          ("usable CPUs",), starved, needs=("taskset",)),
+          ("usable CPUs",), starved),
     Plant("one wrong product", "1 element of 1 product", "shim", "torch.mm of the node", DEVICES,
           ("correct",), wrong_product),
     Plant("packet loss", "5 % of what it receives", "kernel", "nft numgen", LINKS, PAIR,
-          loses_packets, needs=("nft",), measured=True),
+          loses_packets, measured=True),
     Plant("latency", "5 ms each way", "kernel", "TAP with a queue", LINKS, PAIR, far_away,
           measured=True),
     Plant("limited rate", "50 Mbit/s of what it sends", "kernel", "tc tbf", LINKS, PAIR,
-          limited_rate, needs=("tc",), measured=True),
+          limited_rate, measured=True),
     Plant("wrong MTU", "1300", "kernel", "ip link", ALIKE, ("MTU",), small_mtu),
     Plant("cable pulled", "in the middle of links", "kernel", "ip link", LINKS,
-          ("lost", "unreachable"), during=unplugged, once=True),
+          ("lost", "unreachable"), during=unplugged),
     Plant("hangs in a collective", "for good", "kernel", "SIGSTOP", LINKS, ("lost",),
           during=hangs),
     Plant("reboots", "in the middle of devices", "kernel", "the node's init killed, booted",
           DEVICES, ("lost",), during=reboots),
-    Plant("does not answer", "no sshd", "kernel", "SIGKILL", ALIKE, ("unreachable",), no_ssh,
-          once=True),
+    Plant("does not answer", "no sshd", "kernel", "SIGKILL", ALIKE, ("unreachable",), no_ssh),
     Plant("skewed clock", "3 s", "shim", "libfaketime under Ansible's Python", ALIKE,
-          ("time offset",), late_clock, needs=("faketime",)),
+          ("time offset",), late_clock),
     Plant("full disk", "300 MiB free", "kernel", "capped tmpfs, filled", ALIKE, ("free disk",),
           full_disk, disk_mib=4096),
     Plant("slow disk", "16 MB/s", "kernel", "FUSE (bindfs)", STORAGE,
-          ("storage_write", "storage_read"), slow_disk, needs=("bindfs",)),
+          ("storage_write", "storage_read"), slow_disk),
     Plant("swapped names", "node2 and node3", "kernel", "hostname", ALIKE, ("host name",),
           swapped_names, nodes=("node2", "node3")),
     Plant("another library version", "mpmath 1.2.9", "kernel", "pip", ALIKE, ("system",),
@@ -280,12 +265,3 @@ PLANTS = (
     Plant("another loss", "layer norms 10 % too large", "shim", "torch of the node", TRAINING,
           ("loss",), wrong_training),
 )  # fmt: skip
-NOT_PROVED = (
-    "GPU clocks, power limits and throttle reasons",
-    "GPU memory errors (ECC, retired pages)",
-    "PCIe links with fewer lanes",
-    "NVLink and NVSwitch faults",
-    "InfiniBand and RoCE: ports, rails, error counters",
-    "BIOS settings: NUMA, IOMMU, ACS, simultaneous threads",
-    "oversubscribed switches",
-)

@@ -1,1 +1,1 @@
-"""Inputs that nobody would write, by the hundred thousand: ``make fuzz``; docs/reliability.md."""
+"""Inputs that nobody would write, by the hundred thousand: docs/reliability.md."""

@@ -8,6 +8,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -130,6 +131,26 @@ def work(job: Job) -> dict[str, Tally]:
             tally.findings[why] += 1
     gc.collect()
     return tallies
+
+
+def again(path: Path) -> str:
+    """What is wrong with an input that was kept, in a process of its own; with the traceback."""
+    with (
+        tempfile.TemporaryDirectory(prefix="trainbench-fuzz-") as name,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+    ):
+        return pool.submit(_again, Path(name), path).result()
+
+
+def _again(base: Path, path: Path) -> str:
+    target = next(target for target in TARGETS if path.name.startswith(f"{target.name}-"))
+    data = path.read_bytes()
+    why, _ = bench(base).judge(target, data)
+    try:
+        target.judge(data, bench(base).home)
+    except Exception:
+        return f"{why}\n{traceback.format_exc(limit=-12)}"
+    return why
 
 
 def quiet() -> None:

@@ -1,6 +1,6 @@
 """accept on real nodes: a planted fault is named, and a killed acceptance goes on.
 
-`make acceptance` plants all kinds (tests/acceptance); here stands what takes seconds.
+tests/acceptance plants all kinds; here stands what takes seconds.
 """
 
 import json

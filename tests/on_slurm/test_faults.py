@@ -26,6 +26,7 @@ def slurm(fault: SlurmFault, request: pytest.FixtureRequest) -> Iterator[SlurmCl
 
 @pytest.mark.cluster
 @pytest.mark.nightly("slurm-faults", by_day="row")
+@pytest.mark.usefixtures("lender")  # skips without root
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_it_ends_as_it_should(
     fault: SlurmFault, slurm: SlurmCluster, record_property: Callable[[str, object], None]

@@ -312,6 +312,6 @@ def test_a_good_line_is_read_with_as_much_work_as_any_other() -> None:
 
 
 def test_a_mark_that_overlaps_itself_is_not_read_at_each_of_its_letters() -> None:
-    """600 KB of dashes, of which one mark is made, took 2.4 s (found by `make fuzz`)."""
+    """600 KB of dashes, of which one mark is made, took 2.4 s (found by the suite `fuzz`)."""
     assert list(places(b"-" * 100, b"-" * 15)) == [0, 15, 30, 45, 60, 75]
     assert list(places(b"ab|ab|", b"ab")) == [0, 3]

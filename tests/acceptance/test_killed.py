@@ -1,28 +1,21 @@
 """An acceptance of four real nodes that is killed in each of its stages, and goes on each time.
 
-    python -m tests.acceptance.killed ssh
-    python -m tests.acceptance.killed slurm [--keep FOLDER]
-
-Slurm: an ordinary user sets torch_gpt up on the folder that the nodes share, which takes minutes.
-Prints how long each stage took, what was kept, and what the same stages take on more nodes. Root.
+On Slurm an ordinary user sets torch_gpt up on the folder that the nodes share: minutes.
 """
 
-import argparse
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
+import pytest
 
 from runner.accept.scope import STAGES
 from tests.acceptance.bed import NODES, SHARE, VARIABLES, bed
@@ -94,7 +87,7 @@ def killed_in(place: Place, stage: str, log: Path) -> list[str]:
     while f"{stage}: " not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > end:
             place.kill(process)
-            raise SystemExit(f"accept did not reach stage {stage}: {log.read_text()[-2000:]}")
+            pytest.fail(f"accept did not reach stage {stage}: {log.read_text()[-2000:]}")
         time.sleep(0.1)
     time.sleep(WITHIN_S)
     place.kill(process)
@@ -106,42 +99,29 @@ def killed_in(place: Place, stage: str, log: Path) -> list[str]:
     return [stage for stage in kept.split(", ") if stage]
 
 
-def main() -> int:
-    """Exit code 0: each kill kept every finished stage, and the last command ended with a pass."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.acceptance.killed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("engine", choices=["ssh", "slurm"])
-    parser.add_argument("--keep", type=Path, help="copy what accept left to this folder")
-    chosen = parser.parse_args()
-    fine = True
-    with (
-        tempfile.TemporaryDirectory(prefix="killed-", dir="/var/tmp") as name,
-        (over_ssh if chosen.engine == "ssh" else on_slurm)() as place,
-    ):
-        logs = Path(name)
+@pytest.mark.cluster
+@pytest.mark.network
+@pytest.mark.nightly("acceptance", by_day="minutes")
+@pytest.mark.timeout(2400)
+@pytest.mark.usefixtures("lender")
+@pytest.mark.parametrize("engine", [over_ssh, on_slurm])
+def test_it_goes_on_and_passes(
+    engine: Callable[[], AbstractContextManager[Place]],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    with engine() as place:
         for number, stage in enumerate(STAGES):
-            kept = killed_in(place, stage, logs / f"{stage}.log")
+            kept = killed_in(place, stage, tmp_path / f"{stage}.log")
             # The command before had finished all but the stage in which it was killed, at least.
-            fine = fine and kept == list(STAGES[: len(kept)]) and len(kept) >= number - 1
-            print(f"kept: {', '.join(kept) or 'nothing'}; then killed in {stage}", flush=True)
-        last = logs / "last.log"
+            assert kept == list(STAGES[: len(kept)])
+            assert len(kept) >= number - 1
+        last = tmp_path / "last.log"
         code = place.start(command(place, "--format", "json"), last).wait(MOST_S)
-        answer = json.loads(last.with_suffix(".json").read_text() or "{}")
-        print(last.read_text(errors="replace"))
-        took = {stage["stage"]: stage["took_s"] for stage in answer.get("stages", ())}
-        rows = [[stage, f"{took[stage]:.1f}" if stage in took else "no result"] for stage in STAGES]
-        print(tabulate(rows, ["stage", "s, four nodes"], "github"))
-        planned = place.start(command(place, "--plan"), logs / "plan.log")
-        planned.wait(MOST_S)
-        print(f"\ncomputed:\n{(logs / 'plan.json').read_text()}")
-        if chosen.keep:
-            shutil.copytree(place.runs, chosen.keep, dirs_exist_ok=True)
-    print(f"\nexit code of the last command: {code}")
-    return 0 if fine and code == 0 and set(took) == set(STAGES) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    assert code == 0, last.read_text()
+    took = {
+        one["stage"]: one["took_s"]
+        for one in json.loads(last.with_suffix(".json").read_text())["stages"]
+    }
+    for stage in STAGES:
+        record_property(f"{stage}, s", f"{took[stage]:.1f}")

@@ -1,34 +1,28 @@
 """`bisect` and `ci` on real repositories whose slow commit is known: how often they are right.
 
-    python -m tests.on_nodes.slowdowns bisect [--tries 20] [--keep FOLDER]
-    python -m tests.on_nodes.slowdowns torch [--tries 2]
-    python -m tests.on_nodes.slowdowns ci [--tries 100]
-
-`bisect`: each try makes a git repository of 30 commits, of which one, drawn from a seed, makes a
+Bisect: each try makes a git repository of 30 commits, of which one, drawn from a seed, makes a
 trainer 4 % slower; the trainer starts within a second. Its steps are a timer in place of a device,
 10 or 10.4 ms long, and runs of one commit differ by a standard deviation of 1 %: on a shared
 machine runs of a processor differ by 20 % and more. `torch` is the same with a small model in torch
-on the processor, and 40 %. `ci` compares two commits of equal speed each time, which compute on the
+on the processor, and 40 %. ci compares two commits of equal speed each time, which compute on the
 processor; each `worse` is a false alarm. Everything else is real: git, builds, processes of this
-machine, clocks. Kept, it goes on where it ended.
+machine, clocks.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from tabulate import tabulate
 
 from tests.conftest import ROOT
 from tests.on_nodes.small_trainer import (
@@ -44,7 +38,8 @@ from tests.on_nodes.small_trainer import (
 COMMITS = 30
 SEED = 42
 INVENTORY = "inventory/one"
-PAIRS = 4  # of a comparison by ci
+COMPARISONS, PAIRS = 20, 4  # by ci, and of each
+Record = Callable[[str, object], None]
 TORCH_PYTHON = next(
     (ROOT / ".trainbench" / "systems" / "torch_gpt").glob("*/env/bin/python3"), Path(sys.executable)
 )
@@ -78,8 +73,6 @@ def program(trainer: str, *, slow: bool) -> str:
 
 def repository(folder: Path, trainer: str, slow: int | None) -> None:
     """Make COMMITS commits and one before them; `slow` is the slow one's place."""
-    if folder.exists():
-        return
     python = TORCH_PYTHON if trainer == "torch" else Path(sys.executable)
     pin = {"existing_python": str(python), "source": {"repository": "."}}
     new_repository(folder, matrix(pin, ["python3", "train.py"], warmup_iters=10))
@@ -105,81 +98,42 @@ def asked(folder: Path, number: int, *words: str) -> tuple[dict[str, Any], int]:
     return (json.loads(done.stdout) if done.stdout.strip() else {}), done.returncode
 
 
-def bisected(folder: Path, tries: int, trainer: str) -> int:
-    """Bisect that many repositories; 0 where at most one answer in twenty is wrong."""
-    random_places = random.Random(SEED)
-    rows: list[list[Any]] = []
-    right, total = 0, 0.0
+@pytest.mark.nightly("slowdowns", by_day="half an hour")
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize(("trainer", "tries"), [("waiting", 8), ("torch", 1)])
+def test_bisect_names_the_slow_commit(
+    trainer: str, tries: int, tmp_path: Path, record_property: Record
+) -> None:
+    make_inventory(tmp_path)
+    places = random.Random(SEED)
+    answers = []
     for number in range(1, tries + 1):
-        slow = random_places.randrange(1, COMMITS + 1)
-        place = folder / f"{trainer}{number}"
+        slow = places.randrange(1, COMMITS + 1)
+        place = tmp_path / f"{trainer}{number}"
         repository(place, trainer, slow)
-        began = time.monotonic()
         words = ("bisect", str(place / "perf.yaml"), "--good", f"main~{COMMITS}", "--bad", "main")
-        held, code = asked(folder, number, *words)
+        held, _ = asked(tmp_path, number, *words)
         answer = held.get("answer") or {}
-        earliest, final = answer.get("earliest"), answer.get("final")
-        named = (earliest, final) == (slow, slow)
-        right += named
-        pairs = len(held.get("pairs", ()))
-        took = time.monotonic() - began
-        total += took
-        rows.append(
-            [number, slow, f"{earliest} to {final}", answer.get("ended"), pairs, took, code]
-        )
-        print(
-            f"try {number}: commit {slow}, answer {earliest} to {final}, {took:.0f} s", flush=True
-        )
-    heads = ["try", "slow commit", "answer", "ended", "pairs", "s", "exit code"]
-    print("\n" + tabulate(rows, heads, "github", floatfmt=".0f"))
-    print(f"\n{right} of {tries} commits rightly named, {total / 60:.1f} minutes")
-    return 0 if right >= tries - tries // 20 else 1
+        answers.append((slow, answer.get("earliest"), answer.get("final"), len(held["pairs"])))
+    right = sum(earliest == final == slow for slow, earliest, final, _ in answers)
+    record_property("trainer", trainer)
+    record_property("rightly named", f"{right} of {tries}")
+    record_property("pairs", " ".join(str(pairs) for *_, pairs in answers))
+    assert right >= tries - tries // 8, answers
 
 
-def compared(folder: Path, tries: int) -> int:
-    """Compare equal commits that often; 0 where at most 4 in a hundred are called worse."""
-    place = folder / "equal"
+@pytest.mark.nightly("slowdowns", by_day="a quarter of an hour")
+@pytest.mark.timeout(2400)
+def test_ci_seldom_calls_equal_commits_worse(tmp_path: Path, record_property: Record) -> None:
+    make_inventory(tmp_path)
+    place = tmp_path / "equal"
     repository(place, "loop", None)
     commits = commits_of(place)
     verdicts: Counter[str] = Counter()
-    differences = []
-    began = time.monotonic()
-    for number in range(1, tries + 1):
+    for number in range(1, COMPARISONS + 1):
         first, second = random.Random(number).sample(commits, 2)
         words = ("ci", str(place / "perf.yaml"), "--base", first, "--head", second)
-        answer, code = asked(folder, number, *words, "--pairs", str(PAIRS))
-        verdict = answer.get("verdict", f"exit code {code}")
-        verdicts[verdict] += 1
-        for cell in answer.get("comparison", {}).get("cells", ()):
-            differences.append(cell["measures"]["samples_per_s"]["difference_percent"])
-        print(f"pair {number}: {verdict}", flush=True)
-    print("\n" + tabulate(sorted(verdicts.items()), ["verdict", "pairs"], "github"))
-    known = [one for one in differences if one is not None]
-    if known:
-        print(f"differences: {min(known):.2f} to {max(known):.2f} %")
-    print(f"{(time.monotonic() - began) / 60:.1f} minutes")
-    return 0 if verdicts["worse"] <= 4 * tries / 100 else 1
-
-
-def main() -> int:
-    """Exit code 0: as often right as promised."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.on_nodes.slowdowns",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("what", choices=["bisect", "torch", "ci"])
-    parser.add_argument("--tries", type=int)
-    parser.add_argument("--keep", type=Path, help="keep repositories and runs, or go on there")
-    chosen = parser.parse_args()
-    tries = chosen.tries or {"bisect": 20, "torch": 2, "ci": 100}[chosen.what]
-    with tempfile.TemporaryDirectory(prefix="slowdowns-") as temporary:
-        folder = (chosen.keep or Path(temporary)).resolve()
-        make_inventory(folder)
-        if chosen.what == "ci":
-            return compared(folder, tries)
-        return bisected(folder, tries, "torch" if chosen.what == "torch" else "waiting")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        answer, code = asked(tmp_path, number, *words, "--pairs", str(PAIRS))
+        verdicts[answer.get("verdict", f"exit code {code}")] += 1
+    record_property("verdicts", ", ".join(f"{n} {word}" for word, n in verdicts.items()))
+    assert verdicts["worse"] <= 1, verdicts
