@@ -130,12 +130,14 @@ def control_busy(stage: Stage) -> Row:
     assert stage.bench.process is not None
     pids = [stage.bench.process.pid, *descendants(stage.bench.process.pid)]
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGSTOP)
     steps = stage.steps()
     subprocess.run(["sleep", f"{BUSY_S}"], check=True)
     assert stage.steps() == steps  # nothing was fetched meanwhile
     for pid in reversed(pids):
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     return stage.row(stage.until_struck_ended())
 
 
