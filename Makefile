@@ -12,8 +12,8 @@ NODES ?= 4
 # Of `make nightly`: tests/nightly.py names them. SEED=N repeats what fuzz, kills or soak did; of pages, PAGES=FOLDER keeps pictures and PDFs.
 SUITE ?=
 PAGES ?=
-# Of the tests: all but one begin with those on nodes, which mostly wait, the one with those that compute.
-WORKERS ?= 6
+# Of the tests: two begin with those on nodes, which mostly wait, the others with those that compute.
+WORKERS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
