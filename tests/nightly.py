@@ -39,7 +39,7 @@ SUITES = {
     "properties": "properties, hostile texts and mutations, of which a tenth runs by day",
     "fuzz": "100,000 damaged and hostile inputs",
     "pages": "reports in Chromium",
-    "upstream": "the trainers' own repositories (TRAINBENCH_MIRRORS)",
+    "upstream": "the trainers' own repositories: clones, or TRAINBENCH_MIRRORS",
     "examples": "the scripts of examples/, with MLflow and wandb installed",
     "oneflow": "OneFlow 0.8.0 installed: 827 MB",
 }

@@ -1,5 +1,6 @@
 """What runs by day of the suites of the night: tests/nightly.py."""
 
+import json
 import os
 import subprocess
 import sys
@@ -80,3 +81,8 @@ def run(folder: Path, *words: str, day: str = "1") -> str:
     env = {**os.environ, "TRAINBENCH_DAY": day, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True)
     return done.stdout + done.stderr
+
+
+def test_the_schedule_runs_every_suite() -> None:
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert json.loads(text.partition("'schedule' && '")[2].partition("'")[0]) == [*nightly.SUITES]
