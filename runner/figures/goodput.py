@@ -8,11 +8,10 @@ step. docs/how-to/goodput.md has the definitions of others beside this one.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from runner.figures.goodput_model import GoodputCosts, daly, predicted, predicted_half, young
 from runner.figures.student import quantile
 from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 
@@ -29,7 +28,6 @@ PARTS: Mapping[str, str] = {
     "load": "loading the checkpoint",
     "rest": "not accounted for",
 }
-ENERGY_LOST = "energy_lost_j"  # the figure, and why it is missing
 FORMER_SPEED = 1.1  # of the median step: as fast as before
 
 
@@ -71,10 +69,6 @@ class Goodput:
     """A cell's figures, over its runs; None where nothing tells.
 
     `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its runs.
-    `by_model` is the goodput predicted from what was measured, ± `by_model_half` by chance of so
-    many runs (95 %), `mtbf_s` the mean time between failures that it is for: the one asked for,
-    else the one that came. `energy_lost_j` is of a run. `missing` has by a figure's name why it is
-    None.
     """
 
     policy: str
@@ -89,19 +83,7 @@ class Goodput:
     durable_s: Mean | None = None
     checkpoint_bytes: int | None = None
     load_s: Mean | None = None
-    mtbf_s: float | None = None
-    costs: GoodputCosts | None = None
-    iterations: int = 0
-    young_steps: float | None = None
-    daly_steps: float | None = None
-    by_model: float | None = None
-    by_model_half: float | None = None
     half_percent: float | None = None
-    refused: tuple[str, ...] = ()
-    failed_saves: tuple[str, ...] = ()
-    energy_lost_j: Mean | None = None
-    energy_lost_percent: float | None = None
-    missing: Mapping[str, str] = field(default_factory=dict)
 
     def mean(self, name: str) -> Mean | None:
         """Return the mean of a figure of its recoveries."""
@@ -114,12 +96,6 @@ class Goodput:
         if self.durable_s is None or not self.checkpoint_bytes or not self.durable_s.value:
             return None
         return self.checkpoint_bytes / self.durable_s.value
-
-    def predicted_for(self, mtbf_s: float) -> float | None:
-        """Return the goodput in percent that the model has for another failure rate."""
-        if self.costs is None or not self.iterations:
-            return None
-        return 100 * predicted(self.costs, max(self.iterations, 10_000), mtbf_s)
 
 
 def mean(values: Sequence[float]) -> Mean | None:
@@ -147,9 +123,7 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
     saves = [save for session in sessions for save in session.saves]
     faults = sum(len(story.faults) for story in measured)
     iterations = max(_last_iteration(session) for session in sessions)
-    failures = len(recoveries)
-    mtbf_s = measured[0].mtbf_s or (sum(totals) / failures if failures else None)
-    result = Goodput(
+    return Goodput(
         policy=measured[0].policy,
         percent=100 * sum(parts["counted"] for parts in item) / sum(totals),
         runs=len(measured),
@@ -162,72 +136,8 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
         durable_s=mean([save.durable_s for save in saves]),
         checkpoint_bytes=saves[-1].bytes if saves else None,
         load_s=mean([session.load_s for session in sessions if session.iteration]),
-        mtbf_s=mtbf_s,
-        iterations=iterations,
         half_percent=share.half,
-        refused=tuple(text for session in sessions for text in session.refused),
-        failed_saves=tuple(text for session in sessions for text in session.failed),
     )
-    return _with_model(_with_energy(result, measured), measured)
-
-
-def _with_energy(result: Goodput, measured: Sequence[Story]) -> Goodput:
-    """Add the energy lost in a run on average, over the runs that had a failure."""
-    lost = [story.lost_energy for story in measured if story.lost_energy]
-    why = next((item.missing for item in lost if item.joules is None), "")
-    if not lost or why:
-        return replace(
-            result, missing={**result.missing, ENERGY_LOST: why or "no time was lost to a failure"}
-        )
-    return replace(
-        result,
-        energy_lost_j=mean([item.joules for item in lost if item.joules is not None]),
-        energy_lost_percent=fmean([item.percent or 0.0 for item in lost]),
-    )
-
-
-def _with_model(result: Goodput, measured: Sequence[Story]) -> Goodput:
-    """Add what is computed: the best interval, and the goodput to expect."""
-    # The mean: slow steps are part of the work, and of what is done again.
-    step_s = result.parts["counted"] / result.iterations if result.iterations else 0.0
-    if not step_s:
-        return result
-    means = {name: result.mean(name) for name in ("notice_s", "end_s", "restart_s")}
-    gap = sum(item.value for item in means.values() if item)
-    starts = [
-        _starting(session, attempt)
-        for story in measured
-        for session, attempt in _first_sessions(story)
-    ]
-    stall = result.stall_s.value if result.stall_s else 0.0
-    late = max(0.0, result.durable_s.value - stall) if result.durable_s else 0.0
-    interval = measured[0].checkpoint_interval or 0
-    costs = GoodputCosts(step_s, stall, late, gap, fmean(starts), interval)
-    names = ("young_steps", "daly_steps", "by_model", "by_model_half")
-    figures: dict[str, float | None] = dict.fromkeys(names)
-    if result.mtbf_s:
-        if stall:
-            figures["young_steps"] = young(stall, result.mtbf_s) / step_s
-            figures["daly_steps"] = daly(stall, result.mtbf_s) / step_s
-        of = costs, result.iterations, result.mtbf_s
-        half = predicted_half(*of, result.runs)
-        figures["by_model"] = 100 * predicted(*of)
-        figures["by_model_half"] = None if half is None else 100 * half
-    return Goodput(**{**vars(result), "costs": costs, **figures})
-
-
-def _first_sessions(story: Story) -> Iterator[tuple[TrainedSession, AttemptSeen]]:
-    """Yield the first session of each attempt that has a step."""
-    for attempt in story.attempts:
-        if attempt.sessions and attempt.sessions[0].steps:
-            yield attempt.sessions[0], attempt
-
-
-def _starting(session: TrainedSession, attempt: AttemptSeen) -> float:
-    """Return the seconds from a launcher's start to the first step's begin, and what that step took
-    beyond the median.
-    """
-    return _first_began(session) - attempt.began + _first_excess(session)
 
 
 def _first_began(session: TrainedSession) -> float:
@@ -345,31 +255,6 @@ def _step(
     yield Spent("counted" if counted else "lost", seconds - excess)
     yield Spent("slowed", excess)
     yield Spent("stall", step.paused_s)
-
-
-def lost_times(story: Story) -> list[tuple[float, float]]:
-    """Return when what was done was lost: from the end of the last step that counted to the begin
-    of the first one after the failure. Steps done again, noticing, ending, launching, starting and
-    loading are in there; checkpoints' stalls and steps that a fault held up do not.
-    """
-    counts = _counting(story)
-    result: list[tuple[float, float]] = []
-    since: float | None = None
-    for number, attempt in enumerate(story.attempts):
-        for session in attempt.sessions:
-            if not session.steps:
-                continue
-            began = _first_began(session)
-            if since is not None:
-                result.append((since, began))
-            ends = [step.at for step in session.steps if counts.get(step.iteration) is step]
-            since = ends[-1] if ends else began
-        if since is None and number + 1 < len(story.attempts):  # it failed before its first step
-            result.append((attempt.began, story.attempts[number + 1].began))
-    final = story.attempts[-1] if story.attempts else None
-    if final and since is not None and not any(session.steps for session in final.sessions):
-        result.append((since, final.ended))
-    return [(begin, end) for begin, end in result if end > begin]
 
 
 def _counting(story: Story) -> dict[int, StepSeen]:

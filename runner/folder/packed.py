@@ -27,7 +27,6 @@ from runner.base.files import atomic_file
 from runner.folder import names
 
 MOST_BYTES = 64 << 20  # of one part: days of samples
-RATIO = 6  # of samples, to their archive
 MOST_LISTED = 8 << 20  # bytes of the list of what is in an archive: 80,000 nodes
 PARTS = (names.SAMPLES, names.TIMELINE)
 NODE = ".zip"  # ends the name of a node's archive in its run's
@@ -48,17 +47,6 @@ def read_part(node: Path, name: str) -> bytes:
 def has_part(node: Path, name: str) -> bool:
     """Return whether a file of PARTS is there, in any form."""
     return (node / name).is_file() or (node / names.PACKED).is_file() or node.name in _index(node)
-
-
-def samples_size(node: Path) -> int:
-    """Return about how many bytes the samples of a node take."""
-    plain, archive = node / names.SAMPLES, node / names.PACKED
-    if plain.is_file():
-        return plain.stat().st_size
-    if archive.is_file():
-        return RATIO * archive.stat().st_size
-    member = _index(node).get(node.name)
-    return RATIO * member.file_size if member is not None else 0
 
 
 def parts_of(archive: bytes) -> dict[str, bytes]:

@@ -9,7 +9,6 @@ from node.printable import printable
 from runner.base.log_file import open_log
 from runner.folder.attempt import Attempt
 from runner.folder.stored import UnreadableError
-from runner.load.lost_energy import lost_energy
 from runner.load.samples import polled_steps
 from runner.logs.kind import Kind
 from runner.logs.numbers import quantity, whole_number
@@ -37,18 +36,14 @@ def story_of(attempts: Sequence[Attempt]) -> Story | None:
         return None
     alike = [item for item in attempts if _chain_of(item) == newest_run.chain.folder]
     step_times = [item for item in map(_attempt, alike) if item is not None]
-    cell, faults = newest_run.cell, newest_run.cell.faults
+    cell = newest_run.cell
     system = load_system(cell.system)
-    story = Story(
+    return Story(
         policy=cell.recovery or "none",
         attempts=tuple(step_times),
         global_batch_size=system.batch_size(system.typed(cell)),
         sample_length=system.tokens_per_sample(system.typed(cell)),
-        mtbf_s=faults.mtbf_s if faults and faults.mtbf_s else None,
-        checkpoint_interval=cell.parameters.get("checkpoint_interval"),
-        in_background=bool(cell.parameters.get("checkpoint_async")),
     )
-    return replace(story, lost_energy=lost_energy(alike, story))
 
 
 def faults_of(attempt: Attempt) -> list[FaultSeen]:

@@ -23,12 +23,12 @@ from node.files import open_plain
 from runner.base.exclusive import make_private
 from runner.base.files import atomic_file
 from runner.folder import names
-from runner.folder.packed import RATIO
 from runner.load.over_time import Curve, NodeCurves
 from runner.terms.record import Energy, FirstStep, Telemetry, Thermals
 
 LARGE_BYTES = 32 << 20  # of samples: 20 nodes for ten minutes, read in half a second
 EDGE_BYTES = 4096
+RATIO = 6  # of samples, to their archive
 KEPT_S = 30 * 86_400.0
 
 

@@ -6,15 +6,11 @@ from typing import Any
 
 from node.printable import printable
 from node.time_words import lasts
-from runner.figures.goodput import ENERGY_LOST, PARTS, Goodput, Mean, mean, spent_in
+from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
 
 MOST_RUNS = 20  # of a cell whose timelines are drawn
-# A node's mean time between failures: 419 unexpected interruptions of Llama 3 405B's training in 54
-# days on 2,048 nodes of 8 GPUs (The Llama 3 Herd of Models, arXiv:2407.21783, section 3.3.4).
-NODE_MTBF_H = 54 * 24 * 2048 / 419
-NODES = (16, 128, 1024, 2048)
 _FIGURES = ("notice_s", "end_s", "restart_s", "start_s", "load_s", "running_s", "again_s")
 
 
@@ -28,11 +24,7 @@ def failures(table: Sequence[Row]) -> dict[str, Any] | None:
         "bars": [_bar(row, goodput) for row, goodput in rows],
         "lines": [line for row, _ in rows for line in _timelines(row)],
         "policies": list(_policies([goodput for _, goodput in rows])),
-        "energy": [_energy(row, goodput) for row, goodput in rows if row.faulted],
         "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
-        "nodes": NODES,
-        "node_mtbf": lasts(NODE_MTBF_H * 3600),
-        "computed": [_computed(row, goodput) for row, goodput in rows if goodput.costs],
         "resumed": [
             {"cell": printable(row.cell), "words": row.resumed.sentence, "same": row.resumed.same}
             for row, _ in rows
@@ -112,14 +104,6 @@ def _policies(goodput: Sequence[Goodput]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _energy(row: Row, goodput: Goodput) -> dict[str, str]:
-    lost, percent = goodput.energy_lost_j, goodput.energy_lost_percent
-    if lost is None:
-        return {"cell": printable(row.cell), "words": f"no result: {goodput.missing[ENERGY_LOST]}"}
-    share = "" if percent is None else f", {number_text(percent, 1)} % of what its devices took"
-    return {"cell": printable(row.cell), "words": f"{_mean_text(lost)} J of a run{share}"}
-
-
 def _saves(row: Row, goodput: Goodput) -> dict[str, Any]:
     rate = goodput.bytes_per_s
     return {
@@ -130,27 +114,7 @@ def _saves(row: Row, goodput: Goodput) -> dict[str, Any]:
         "mib": number_text((goodput.checkpoint_bytes or 0) / 2**20, 1),
         "rate": MISSING if rate is None else number_text(rate / 2**20, 1),
         "load": _mean_text(goodput.load_s),
-        "young": MISSING if goodput.young_steps is None else number_text(goodput.young_steps, 0),
-        "daly": MISSING if goodput.daly_steps is None else number_text(goodput.daly_steps, 0),
-        "mtbf": MISSING if goodput.mtbf_s is None else lasts(goodput.mtbf_s),
     }
-
-
-def _computed(row: Row, goodput: Goodput) -> dict[str, Any]:
-    items = [goodput.predicted_for(NODE_MTBF_H * 3600 / nodes) for nodes in NODES]
-    return {
-        "cell": printable(row.cell),
-        "measured": number_text(goodput.percent, 1),
-        "by_model": _by_model(goodput),
-        "for_nodes": [MISSING if item is None else number_text(item, 1) for item in items],
-    }
-
-
-def _by_model(goodput: Goodput) -> str:
-    if goodput.by_model is None:
-        return MISSING
-    half = goodput.by_model_half
-    return number_text(goodput.by_model, 1) + (f" ±{number_text(half, 1)}" if half else "")
 
 
 def _mean_text(goodput: Mean | None) -> str:

@@ -80,34 +80,13 @@ class AttemptSeen:
 
 
 @dataclass(frozen=True)
-class LostEnergy:
-    """What all devices of a run took in the time that failures lost; None: `missing` says why.
-
-    `percent` is of all that they took from the first launcher's start on, `sampled_percent` how
-    much of the devices' lost time has samples.
-    """
-
-    joules: float | None = None
-    percent: float | None = None
-    sampled_percent: float = 0.0
-    missing: str = ""
-
-
-@dataclass(frozen=True)
 class Story:
-    """All attempts of one repeat that went on from each other; `policy` is how.
-
-    `lost_energy` is missing from one without a failure.
-    """
+    """All attempts of one repeat that went on from each other; `policy` is how."""
 
     policy: str
     attempts: tuple[AttemptSeen, ...]
     global_batch_size: int | None = None
     sample_length: int | None = None
-    mtbf_s: float | None = None  # that was asked for
-    checkpoint_interval: int | None = None
-    in_background: bool = False
-    lost_energy: LostEnergy | None = None
 
     @property
     def sessions(self) -> tuple[TrainedSession, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from runner.figures.goodput import ENERGY_LOST, Goodput, Mean
+from runner.figures.goodput import Goodput, Mean
 from runner.tables.catalogue.column import Column, Text, Value
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
@@ -10,10 +10,6 @@ from runner.tables.row import Row
 DEFINITION = (
     "goodput: time of steps that counted (less checkpoints' stalls, and what a fault held up), of"
     " all time from the first launcher's start to the last step; docs/how-to/goodput.md"
-)
-MODEL = (
-    "by model: computed from this cell's measured step, checkpoint and recovery times for failures"
-    " that come at random with the mean time between them; no measurement"
 )
 # What a failure costs: title, worth (0: for machines and the report's own section), note.
 _RECOVERY = {
@@ -51,22 +47,22 @@ def _of(read: Callable[[Goodput], float | None]) -> Value:
     return lambda row: read(row.goodput) if row.goodput else None
 
 
-def _mean(read: Callable[[Goodput], Mean | None], factor: float = 1.0) -> tuple[Value, Text]:
+def _mean(read: Callable[[Goodput], Mean | None]) -> tuple[Value, Text]:
     """Return the mean's value, and its text with half of the 95 % interval."""
 
     def value(row: Row) -> float | None:
         goodput = read(row.goodput) if row.goodput else None
-        return None if goodput is None else factor * goodput.value
+        return None if goodput is None else goodput.value
 
     def text(row: Row) -> str:
         goodput = read(row.goodput) if row.goodput else None
         if goodput is None:
             return MISSING
-        places = 2 if goodput.value * factor < 10 else 1
-        text_of = number_text(factor * goodput.value, places)
+        places = 2 if goodput.value < 10 else 1
+        text_of = number_text(goodput.value, places)
         if goodput.half is None:
             return text_of
-        return f"{text_of} ±{number_text(factor * goodput.half, places)}"
+        return f"{text_of} ±{number_text(goodput.half, places)}"
 
     return value, text
 
@@ -96,31 +92,6 @@ def _columns() -> Iterator[Column]:
         note=DEFINITION,
     )
 
-    def by_model(row: Row) -> str:
-        goodput = row.goodput
-        if goodput is None or goodput.by_model is None:
-            return MISSING
-        half = goodput.by_model_half
-        text = number_text(goodput.by_model, 1)
-        return text if half is None else f"{text} ±{number_text(half, 1)}"
-
-    yield Column(
-        "goodput_by_model_percent",
-        _of(lambda goodput: goodput.by_model),
-        title="by\nmodel",
-        place=260.2,
-        worth=300,
-        shown=by_model,
-        decimals=1,
-        machine_if=_has_goodput,
-        people_if=_recovered,
-        note=MODEL,
-    )
-    yield Column(
-        "goodput_by_model_half_percent",
-        _of(lambda goodput: goodput.by_model_half),
-        machine_if=_has_goodput,
-    )
     yield Column(
         "goodput_half_percent",
         _of(lambda goodput: goodput.half_percent),
@@ -159,11 +130,11 @@ def _columns() -> Iterator[Column]:
             missing=lambda row: _NO_FAULT if row.goodput else "",
             note=note,
         )
-    for name, read, title, factor in (
-        ("checkpoint_stall_s", lambda goodput: goodput.stall_s, "save\nstall s", 1.0),
-        ("checkpoint_durable_s", lambda goodput: goodput.durable_s, "save\ndurable s", 1.0),
+    for name, read, title in (
+        ("checkpoint_stall_s", lambda goodput: goodput.stall_s, "save\nstall s"),
+        ("checkpoint_durable_s", lambda goodput: goodput.durable_s, "save\ndurable s"),
     ):
-        value, text = _mean(read, factor)
+        value, text = _mean(read)
         yield Column(
             name,
             value,
@@ -189,43 +160,6 @@ def _columns() -> Iterator[Column]:
         better=1,
         machine_if=_has_goodput,
     )
-    energy, energy_text = _mean(lambda goodput: goodput.energy_lost_j)
-    yield Column(
-        ENERGY_LOST,
-        energy,
-        title="energy\nlost J",
-        place=260.5,
-        worth=275,
-        shown=energy_text,
-        better=-1,
-        machine_if=_has_goodput,
-        people_if=lambda table: any(row.goodput and row.goodput.energy_lost_j for row in table),
-        missing=lambda row: row.goodput.missing.get(ENERGY_LOST, "") if row.goodput else "",
-        note="energy lost: joules that all devices of a run took from the last step that counted"
-        " before a failure to the first one after it; means over the runs",
-    )
-    yield Column(
-        "energy_lost_percent",
-        _of(lambda goodput: goodput.energy_lost_percent),
-        better=-1,
-        machine_if=_has_goodput,
-    )
-    yield Column("mtbf_s", _of(lambda goodput: goodput.mtbf_s), machine_if=_has_goodput)
-    for name, title in (("young_steps", ""), ("daly_steps", "best\ninterval")):
-        yield Column(
-            f"best_interval_{name}",
-            _of(lambda goodput, name=name: getattr(goodput, name)),  # type: ignore[misc]
-            title=title,
-            place=260.7 if title else 0,
-            worth=270 if title else None,
-            decimals=0,
-            machine_if=_has_goodput,
-            people_if=lambda table: any(row.goodput and row.goodput.daly_steps for row in table),
-            note="best interval: iterations between checkpoints by Daly (2006), for this failure"
-            " rate; computed"
-            if title
-            else "",
-        )
 
 
 GOODPUT = tuple(_columns())

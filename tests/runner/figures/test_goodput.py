@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from runner.figures.goodput import goodput, parts_of, recoveries_of, spent_in
-from runner.figures.goodput_model import GoodputCosts, daly, predicted, predicted_half, young
 from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story, TrainedSession
 
 
@@ -38,7 +37,7 @@ WENT_ON = AttemptSeen(
     ended=140.0,
     sessions=(session(6, 15, 123.5, start_s=4.5, load_s=1.0),),
 )
-STORY = Story("restart", (KILLED, WENT_ON), 8, 100, checkpoint_interval=5)
+STORY = Story("restart", (KILLED, WENT_ON), 8, 100)
 
 
 def test_each_second_is_spent_on_one_thing() -> None:
@@ -80,7 +79,6 @@ def test_the_figures_of_a_cell() -> None:
     notice = found.mean("notice_s")
     assert notice is not None
     assert (notice.value, notice.half, notice.count) == (2.0, 0.0, 2)
-    assert found.mtbf_s == pytest.approx(33.5)
 
 
 def test_a_checkpoint_s_stall_does_not_count() -> None:
@@ -96,7 +94,6 @@ def test_a_checkpoint_s_stall_does_not_count() -> None:
     found = goodput([story])
     assert found is not None
     assert found.stall_s is not None
-    assert found.daly_steps is not None
     assert found.bytes_per_s == pytest.approx(500)
 
 
@@ -147,54 +144,3 @@ def test_time_is_neither_lost_nor_made_up_whatever_happened() -> None:
         final = attempts[-1]
         until = final.sessions[0].steps[-1].at if final.sessions[0].steps else final.ended
         assert sum(each.seconds for each in spent) == pytest.approx(until - attempts[0].began)
-
-
-def test_young_and_daly() -> None:
-    assert young(60, 86_400) == pytest.approx(3220, abs=1)
-    # A tenth of the time between failures: Daly's is shorter.
-    assert daly(60, 86_400) == pytest.approx(3180, abs=5)
-    assert daly(10, 4) == 4
-
-
-def simulated(costs: GoodputCosts, iterations: int, mtbf_s: float, dice: random.Random) -> float:
-    """Live through one run: failures come while the trainer starts and works."""
-    total, done, saved = 0.0, 0, 0
-    stretch = costs.step_s * costs.interval + costs.stall_s
-    while True:
-        fails = dice.expovariate(1 / mtbf_s)
-        at = costs.start_s + costs.late_s * bool(done)
-        left = (iterations - 1) // costs.interval - saved
-        last = costs.step_s * (iterations - (saved + left) * costs.interval)
-        if fails > at + stretch * left + last:
-            return costs.step_s * iterations / (total + at + stretch * left + last)
-        saved += max(0, int((fails - at) // stretch)) if fails > at else 0
-        total += fails + costs.gap_s
-        done += 1
-
-
-def test_the_model_is_what_a_simulation_gives() -> None:
-    dice = random.Random(7)
-    for mtbf_s in (20.0, 60.0, 300.0):
-        costs = GoodputCosts(0.5, 0.4, 0.3, 1.5, 4.0, 10)
-        runs = [simulated(costs, 200, mtbf_s, dice) for _ in range(3000)]
-        mean = len(runs) / sum(1 / each for each in runs)  # of the times
-        assert predicted(costs, 200, mtbf_s) == pytest.approx(mean, rel=0.02)
-        half = predicted_half(costs, 200, mtbf_s, 10)
-        assert half is not None
-        means = [10 / sum(1 / run for run in runs[at : at + 10]) for at in range(0, len(runs), 10)]
-        inside = sum(abs(each - predicted(costs, 200, mtbf_s)) <= half for each in means)
-        assert 0.91 < inside / len(means) < 0.98  # 95 %, of 300 times ten runs
-
-
-def test_half_of_the_interval_of_a_prediction_shrinks_with_the_runs() -> None:
-    costs = GoodputCosts(0.5, 0.4, 0.3, 1.5, 4.0, 10)
-    one, four = (predicted_half(costs, 200, 20.0, runs) for runs in (1, 4))
-    assert one is not None
-    assert four == pytest.approx(one / 2)
-    assert predicted_half(costs, 200, 1e9, 1) == pytest.approx(0, abs=1e-3)
-
-
-def test_a_run_that_never_comes_through_has_no_goodput() -> None:
-    never = GoodputCosts(1, 0, 0, 1, 1, 0)
-    assert predicted(never, 10_000, 1.0) == 0.0
-    assert predicted_half(never, 10_000, 1.0, 1) is None
