@@ -119,7 +119,6 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-        time.sleep(float(os.environ.get("SAVE_S", "0")))
     os.replace(folder / "partial", path)
     took = time.perf_counter() - began
     words = f"stall_s={took:.4f} durable_s={took:.4f} write_s={took:.4f} bytes={len(text)}"
@@ -127,9 +126,8 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def main(rank: int, nodes: int, address: str, port: int, folder: Path) -> None:
-    """Train; STEPS, STEP_S, INTERVAL, SAVE_S and START_S of the environment say how much."""
+    """Train; STEPS, STEP_S and INTERVAL of the environment say how much."""
     steps, interval = int(os.environ["STEPS"]), int(os.environ.get("INTERVAL", "0"))
-    time.sleep(float(os.environ.get("START_S", "0")))
     loading = time.time()
     state = newest(folder)
     ring = Ring(rank, nodes, address, port)

@@ -22,7 +22,6 @@ from .fan_out import fan_out
 from .faults import Faults
 from .files import size_of, stamp_of, write
 from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
-from .node_faults import start as start_undoer
 from .node_tasks import lead
 from .parent import end_with_parent
 from .processes import (
@@ -89,7 +88,6 @@ def daemon(job: dict[str, Any], tell: int) -> NoReturn:
     enter(job["dir"])
     # The ssh session may close: its hangup must not end this process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    job["undoer"] = start_undoer(job)
     finish(hold(run))
     os._exit(0)
 
@@ -220,7 +218,7 @@ def watch(
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
     planned = (job.get("chain") or {}).get("faults")
-    faults = Faults(job, job.get("undoer"), launcher) if planned else None
+    faults = Faults(job, launcher) if planned else None
     dead: dict[int, int] = {}
     result: dict[str, Any] | None = None
     log_looked = begun  # its file system may be shared by thousands of nodes

@@ -8,8 +8,7 @@ there. Each is announced first, in the node's log:
 
     [trainbench: fault 0 kill_rank node=1 rank=0 at=1700000000.123 iteration=25]
 
-Only processes of the run are signalled (processes.ours). What reaches beyond them is done, and
-undone by its own clock, by node_faults.py.
+Only processes of the run are signalled (processes.ours).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import signal
 import time
 
 from . import fault_kinds as kinds
-from .faults_log import announce, write_line
 from .files import part, size_of
 from .names import FAULTS, LOG
 from .processes import ours, send, stat_of
@@ -29,26 +27,22 @@ TYPE_CHECKING = False  # as typing's, whose import would cost each poll
 if TYPE_CHECKING:
     from typing import Any
 
-    from .node_faults import Undoer
-
 LOOK_S = 0.1  # between two looks
 TURN_S = 0.1  # that a slow process runs, and stands
 READ_BYTES = 1 << 20  # of new log at a look
-ANNOUNCED_S = 1.5  # for a poll to bring the announcement, before a node is cut off or gone
 
 
 class Faults:
     """The faults of a run's node, from its launcher's start."""
 
-    def __init__(self, job: dict[str, Any], undoer: Undoer | None, launcher: int | None) -> None:
+    def __init__(self, job: dict[str, Any], launcher: int | None) -> None:
         chain = job["chain"]
         self.launcher = launcher
-        self.job, self.undoer, self.mine = job, undoer, chain["node"]
+        self.job, self.mine = job, chain["node"]
         self.folder = os.path.join(chain["folder"], FAULTS)
         self.faults: list[dict[str, Any]] = chain["faults"]
         self.pattern = re.compile(chain["iteration"].encode()) if chain["iteration"] else None
         self.begun = self.looked = time.monotonic()
-        self.since_fault: bool = chain.get("since_fault", False)
         self.one_end: bool = chain.get("one_end", True)
         self.ending = False  # by a fault of this attempt
         # Numbers of those that have been.
@@ -60,7 +54,6 @@ class Faults:
         self.stopped: list[tuple[dict[int, int], float, int]] = []  # until; of which
         self.slowed: list[tuple[dict[int, int], float, int]] = []
         self.turned, self.standing = 0.0, False
-        self.waiting: tuple[int, float] | None = None  # announced, and when it is done
 
     def look(self) -> None:
         """Cause what is due, and end what has lasted long enough."""
@@ -69,24 +62,19 @@ class Faults:
         if now - self.looked < LOOK_S:
             return
         self.looked = now
-        if self.waiting is not None:
-            if now >= self.waiting[1]:
-                number, self.waiting = self.waiting[0], None
-                self._cause(number)
-            return
         self._read_log()
         for number, fault in enumerate(self.faults):
             if self._has_been(number):
                 continue
             if fault["iteration"]:
                 if self._due_by_log(number, fault) and fault["node"] == self.mine:
-                    self._fire(number, now)
+                    self._fire(number)
                     return
                 continue
             if self.ending:
                 return
             if fault["node"] == self.mine and now - self.begun >= fault["after_s"]:
-                self._fire(number, now)
+                self._fire(number)
             return  # one that counts seconds comes after all before it
 
     def _has_been(self, number: int) -> bool:
@@ -98,8 +86,6 @@ class Faults:
         """Take note of a fault of this attempt, on whatever node."""
         fault = self.faults[number]
         self.over.add(number)
-        if self.since_fault:
-            self.begun = time.monotonic()
         stops = fault["kind"] == kinds.STOP and not fault["for_s"]
         self.ending = self.ending or (self.one_end and (stops or fault["kind"] in kinds.ENDING))
 
@@ -123,17 +109,11 @@ class Faults:
         for match in self.pattern.finditer(data[:end]):
             self.iteration = max(self.iteration, int(match.group(1)))
 
-    def _fire(self, number: int, now: float) -> None:
-        """Announce a fault and cause it; one that cuts this node off waits until that was read."""
+    def _fire(self, number: int) -> None:
+        """Announce a fault and cause it."""
         if not _leave(self._path("fired", number)):
             return
         self._note(number)
-        if self.faults[number]["kind"] == kinds.NETWORK:
-            self.waiting = number, now + ANNOUNCED_S
-            return
-        self._cause(number)
-
-    def _cause(self, number: int) -> None:
         fault = self.faults[number]
         kind = fault["kind"]
         announce(number, fault, self.iteration)
@@ -141,10 +121,6 @@ class Faults:
             time.sleep(0.05)  # the line is in the log, whatever comes
             send(ours(self.job["mark"], os.getpid()), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
-        if kind in kinds.NODE_WIDE:
-            assert self.undoer is not None  # a job with such a fault has one
-            self.undoer.cause(number, fault)
-            return
         process = rank_process(self.job, fault["rank"], self.launcher)
         until = time.monotonic() + fault["for_s"]
         if kind == kinds.KILL_RANK:
@@ -169,6 +145,26 @@ class Faults:
             self.turned, self.standing = now, not self.standing
             for process, _, _ in self.slowed:
                 send(process, signal.SIGSTOP if self.standing else signal.SIGCONT)
+
+
+def announce(number: int, fault: dict[str, Any], iteration: int) -> None:
+    """Write into the log what comes, where, and when by this node's clock."""
+    facts = number, fault["kind"], fault["node"], fault["rank"], time.time(), iteration
+    write_line("fault %d %s node=%d rank=%d at=%.3f iteration=%d" % facts)
+
+
+def write_line(text: str) -> None:
+    """Add a line to the trainer's log."""
+    try:
+        handle = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        return
+    try:
+        os.write(handle, ("\n[trainbench: %s]\n" % text).encode())
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
 
 
 def rank_process(job: dict[str, Any], rank: int, launcher: int | None) -> dict[int, int]:

@@ -58,8 +58,6 @@ KEYS: Mapping[str, str] = {
     "cluster_scratch": "folder on each node's own disk, for caches of a run (absolute)",
     "cluster_checkpoints": "shared folder for checkpoints (absolute; default: below"
     " cluster_root, enough for one node, on Slurm and with cluster_root_shared)",
-    "cluster_faults_allowed": "nodes whose network a cell's `faults` may cut and whose disk they"
-    " may fill ([goodput](how-to/goodput.md)); default: none",
     "cluster_lost_contact_s": "seconds without contact after which a node is lost (default"
     f" {LOST_CONTACT_S:g}), longer with slow polls; the node ends its run after twice that",
     "cluster_group": "group of trusted users, who may read your campaigns, and own and write to"
@@ -139,7 +137,6 @@ def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) 
             "cluster_engine",
             "cluster_scratch",
             "cluster_checkpoints",
-            "cluster_faults_allowed",
             "npu_cann_home",
             "command_pins",
             *engine_keys(),
@@ -180,7 +177,6 @@ def _cluster(listed: Mapping[str, Any], path: Path, instead: Mapping[str, Any]) 
         checkpoints=PurePosixPath(shared["cluster_checkpoints"])
         if shared["cluster_checkpoints"]
         else None,
-        faults_allowed=tuple(shared["cluster_faults_allowed"] or ()),
         root_shared=_root_shared(shared["cluster_root_shared"], nodes, path),
         group=shared["cluster_group"] or "",
         command_pins=declared_pins(shared["command_pins"], str(path)),

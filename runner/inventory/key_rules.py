@@ -75,10 +75,6 @@ def _are_options(value: Any) -> bool:
     )
 
 
-def _are_names(value: Any) -> bool:
-    return not value or (isinstance(value, list) and all(isinstance(word, str) for word in value))
-
-
 _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "cluster_lost_contact_s": (
         lambda value: _is_number(value) and 3 <= value <= MOST_S,
@@ -89,7 +85,6 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "cluster_group": (_is_name, "the name of a group"),
     "cluster_scratch": (_is_folder, "an absolute path"),
     "cluster_checkpoints": (_is_folder, "an absolute path"),
-    "cluster_faults_allowed": (_are_names, "a list of nodes of the inventory"),
     "cluster_container_ssh_port": (_is_port, "a port"),
     "cluster_container_options": (
         _are_options,

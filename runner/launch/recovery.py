@@ -47,8 +47,7 @@ class RecoveryPlan:
     @property
     def most(self) -> int:
         """How many attempts may follow the first."""
-        faults = self.cell.faults
-        planned = len(faults.planned) or faults.most if faults else 0
+        planned = len(self.cell.faults.planned) if self.cell.faults else 0
         return planned + FURTHER if planned else MOST_RESTARTS
 
     def failed(self, attempt: Attempt) -> None:

@@ -1,15 +1,13 @@
 """The keys `faults` and `recovery` of a cell: what fails on purpose, and how it goes on. Pure.
 
-`kill_rank@25`, `stop:1.0@12s`, several with blanks between, a list of mappings, or
-`{kinds: [kill_rank], mtbf_s: 60, seed: 7, most: 5}`.
+`kill_rank@25`, `stop:1.0@12s`, several with blanks between, or a list of mappings.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from node.schema import UnfitError
-from node.supervisor.fault_kinds import KILL_NODE, KINDS, MAY_BE_TIMED, NODE_WIDE, POWER_OFF, TIMED
+from node.supervisor.fault_kinds import KILL_NODE, KINDS, POWER_OFF, SLOW, STOP
 from runner.base.dataclass_schema import read
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
@@ -18,7 +16,6 @@ from runner.terms.faults import MOST_FAULTS, RESTART, Fault, FaultPlan
 
 EXAMPLE = "write faults: kill_rank@25, or faults: [{kind: kill_node, node: 1, iteration: 25}]"
 KEYS = ("kind", "node", "rank", "iteration", "after_s", "for_s")
-RANDOM_KEYS = ("kinds", "mtbf_s", "seed", "most", "for_s")
 _WORD = re.compile(
     r"(?P<kind>[a-z_]{1,20})(?::(?P<node>\d{1,6})(?:\.(?P<rank>\d{1,6}))?)?"
     r"@(?:(?P<iteration>\d{1,9})|(?P<after_s>\d{1,6}(?:\.\d{1,3})?)s)"
@@ -37,8 +34,6 @@ def read_faults(value: Any, where: str) -> FaultPlan | None:
         planned = [
             _word(item, where) if isinstance(item, str) else _mapping(item, where) for item in value
         ]
-    elif isinstance(value, dict):
-        return _random(value, where)
     else:
         raise UserError(f"{where} is {str(value)[:80]!r}; {EXAMPLE}")
     if len(planned) > MOST_FAULTS:
@@ -71,50 +66,32 @@ def _mapping(value: Any, where: str) -> Fault:
     if not isinstance(value, dict):
         raise UserError(f"{where}: {str(value)[:80]!r} cannot be read; {EXAMPLE}")
     _refuse_power_off(value.get("kind"), where)
-    _check_keys(value, KEYS, where)
-    _kind(value.get("kind"), where)
-    fault: Fault = _read(Fault, value, where)
+    for key in value:
+        if key not in KEYS:
+            raise UserError(
+                f"{where}: {str(key)[:80]!r}{nearest(str(key), KEYS)}; it has {', '.join(KEYS)}"
+            )
+    if (kind := value.get("kind")) not in KINDS:
+        raise UserError(
+            f"{where}: {str(kind)[:80]!r} is not one of {', '.join(KINDS)}"
+            f"{nearest(str(kind), KINDS)}"
+        )
+    try:
+        fault = read(Fault, value, where)
+    except UnfitError as error:
+        raise UserError(str(error)) from None
     if bool(fault.iteration) == bool(fault.after_s):
         raise UserError(f"{where}: {fault.kind}: give either iteration or after_s; {EXAMPLE}")
     _lasts(fault.kind, fault.for_s, where)
     return fault
 
 
-def _random(value: Mapping[str, Any], where: str) -> FaultPlan:
-    _check_keys(value, RANDOM_KEYS, where)
-    kinds = value.get("kinds")
-    for kind in kinds if isinstance(kinds, list) else [kinds]:
-        _kind(kind, where)
-    content = {"most": MOST_FAULTS, **value}
-    content["kinds"] = kinds if isinstance(kinds, list) else [kinds]
-    faults: FaultPlan = _read(FaultPlan, content, where)
-    if not faults.mtbf_s or not faults.most:
-        raise UserError(
-            f"{where}: mtbf_s, the mean time between failures, and most must be above 0; write"
-            " faults: {kinds: [kill_rank], mtbf_s: 60, seed: 7, most: 5}"
-        )
-    for kind in faults.kinds:
-        _lasts(kind, faults.for_s, where)
-    return faults
-
-
 def _lasts(kind: str, for_s: float, where: str) -> None:
     """Refuse a fault that would never end, and a length of one that has none."""
-    if kind in TIMED and not for_s:
+    if kind == SLOW and not for_s:
         raise UserError(f"{where}: {kind} needs for_s, the seconds after which it is undone")
-    if for_s and kind not in MAY_BE_TIMED:
+    if for_s and kind not in (SLOW, STOP):
         raise UserError(f"{where}: {kind} has no length; leave for_s out")
-    if kind in NODE_WIDE and for_s > 3600:
-        raise UserError(f"{where}: {kind} may last an hour at most; lower for_s")
-
-
-def _kind(kind: Any, where: str) -> None:
-    _refuse_power_off(kind, where)
-    if kind not in KINDS:
-        raise UserError(
-            f"{where}: {str(kind)[:80]!r} is not one of {', '.join(KINDS)}"
-            f"{nearest(str(kind), KINDS)}"
-        )
 
 
 def _refuse_power_off(kind: Any, where: str) -> None:
@@ -124,18 +101,3 @@ def _refuse_power_off(kind: Any, where: str) -> None:
             f"{where}: {POWER_OFF} needs an engine that can switch a node off and on again, and"
             f" neither ssh nor Slurm can; take {KILL_NODE}, which ends all of the run on a node"
         )
-
-
-def _check_keys(value: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
-    for key in value:
-        if key not in keys:
-            raise UserError(
-                f"{where}: {str(key)[:80]!r}{nearest(str(key), keys)}; it has {', '.join(keys)}"
-            )
-
-
-def _read(noun: Any, value: Mapping[str, Any], where: str) -> Any:
-    try:
-        return read(noun, dict(value), where)
-    except UnfitError as error:
-        raise UserError(str(error)) from None

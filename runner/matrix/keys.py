@@ -34,7 +34,7 @@ CELL_KEYS: Mapping[str, Parameter] = {
             "faults",
             object,
             None,
-            "faults caused on purpose: kill_rank@25, or a list or mapping (docs/how-to/goodput.md)",
+            "faults caused on purpose: kill_rank@25, or a list (docs/how-to/goodput.md)",
         ),
         Parameter(
             "recovery",

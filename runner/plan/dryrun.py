@@ -104,7 +104,7 @@ def dry_run(
 
 
 def _on_purpose(run: Run, inspected: Mapping[str, Inspected]) -> dict[str, Any]:
-    """Say what a run's first repeat will have done to it, and where its checkpoints lie."""
+    """Say what a run will have done to it, and where its checkpoints lie."""
     if run.chain is None:
         return {}
     hosts = {node.node_rank: node.host for node in run.nodes}
@@ -135,7 +135,7 @@ def _faults(plan: Mapping[str, Any]) -> Iterator[str]:
             f" {fault['rank']}) after {when}{lasts}: {fault['does']}"
         )
     if (more := len(plan["faults"]) - MOST_FAULTS_SHOWN) > 0:
-        yield f"  and {counted(more, 'more fault')}, by the same dice (--format json has all)"
+        yield f"  and {counted(more, 'more fault')} (--format json has all)"
 
 
 def _expected(expected: Mapping[str, Any] | None, cluster: Cluster) -> Iterator[str]:

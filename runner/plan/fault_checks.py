@@ -1,13 +1,10 @@
 """Refuse faults and recoveries that cannot be had, before anything is touched. Pure."""
 
-from node.supervisor.fault_kinds import KILL_NODE, NODE_WIDE
 from runner.base.errors import UserError
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
 from runner.terms.faults import REQUEUE, SHRINK, SPARE, TORCHRUN, FaultPlan
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def check_faults(cell: Cell, cluster: Cluster) -> None:
@@ -18,7 +15,6 @@ def check_faults(cell: Cell, cluster: Cluster) -> None:
     _check_recovery(cell, cluster)
     if cell.faults:
         _check_places(cell, cell.faults)
-        _check_node_wide(cell, cell.faults, cluster)
 
 
 def _check_folder(cell: Cell, cluster: Cluster) -> None:
@@ -71,31 +67,4 @@ def _check_places(cell: Cell, faults: FaultPlan) -> None:
             raise UserError(
                 f"faults: {fault.kind} comes after iteration {fault.iteration}, and train_iters is"
                 f" {iterations}; lower it"
-            )
-
-
-def _check_node_wide(cell: Cell, faults: FaultPlan, cluster: Cluster) -> None:
-    """Refuse what reaches beyond the run, where the inventory does not allow it for the node."""
-    wide = [fault for fault in faults.planned if fault.kind in NODE_WIDE]
-    at = {fault.node for fault in wide}
-    kinds = {fault.kind for fault in wide} | (set(faults.kinds) & set(NODE_WIDE))
-    if set(faults.kinds) & set(NODE_WIDE):
-        at = set(range(cell.nodes))
-    if not kinds:
-        return
-    which = " and ".join(sorted(kinds))
-    if cluster.engine.in_jobs:
-        raise UserError(
-            f"faults: {which} affect the whole node, which {cluster.engine.title} may share with"
-            f" others; use {KILL_NODE}"
-        )
-    for node in (cluster.nodes[rank] for rank in sorted(at)):
-        if node.address in LOCAL:
-            raise UserError(
-                f"faults: {which} cannot hit {node.host}, which is this machine; name another node"
-            )
-        if node.host not in cluster.faults_allowed:
-            raise UserError(
-                f"faults: {which} affect more than the run on {node.host}; if nobody else uses it,"
-                f" add it to cluster_faults_allowed of the inventory {cluster.name}"
             )

@@ -14,7 +14,7 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix, seeded
 from runner.terms.cluster import Cluster, Node
 from runner.terms.container_engines import ENGINES, ContainerEngine
-from runner.terms.faults import TORCHRUN, FaultPlan
+from runner.terms.faults import TORCHRUN
 from runner.terms.orders import Chain, Limits, NodeRun
 from runner.terms.run import Command, NodeContext, Run
 
@@ -50,7 +50,7 @@ def make_run(
     chain = None
     if cell.goes_on:
         chain_id = f"{campaign}/{cell.id}/r{repeat}-{begun or attempt}"
-        chain = _chain(cell, cluster, repeat, chain_id, addresses)
+        chain = _chain(cell, cluster, chain_id)
     contexts = [
         _context(cell, cluster, rank, run_dir, port, scratch, addresses, chain)
         for rank, run_dir in enumerate(dirs)
@@ -79,17 +79,12 @@ def make_run(
     )
 
 
-def _chain(
-    cell: Cell, cluster: Cluster, repeat: int, chain_id: str, addresses: tuple[str, ...]
-) -> Chain:
+def _chain(cell: Cell, cluster: Cluster, chain_id: str) -> Chain:
     """Plan where a repeat keeps its checkpoints, and which faults its nodes inject."""
-    faults = cell.faults or FaultPlan()
     return Chain(
         folder=str(cluster.chain_folder(chain_id)),
-        faults=faults.of_repeat(repeat, cell.nodes, cell.devices_per_node),
+        faults=cell.faults.planned if cell.faults else (),
         iteration=load_system(cell.system).counter(cell.parameters),
-        addresses=() if cluster.engine.in_jobs else addresses,
-        since_fault=bool(faults.kinds),
         one_end=cell.recovery != TORCHRUN,
     )
 

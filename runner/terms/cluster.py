@@ -45,7 +45,6 @@ class Cluster:
     node's own. `root_shared`: all nodes see one folder as their root. `command_pins` are the
     names of the pin sets that it declares for system command. `group` may write to folders of runs,
     too, whose files are executed. `checkpoints` is a folder that all nodes see, for those of runs.
-    On the nodes of `faults_allowed` a cell may cut the network and fill a disk.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Cluster:
     command_pins: tuple[str, ...] = ()
     group: str = ""
     checkpoints: PurePosixPath | None = None
-    faults_allowed: tuple[str, ...] = ()
 
     def knowing(self, pins: Collection[str]) -> Cluster:
         """Return it with these pin sets of a matrix among those that cells may name."""

@@ -5,12 +5,11 @@ The standard library alone: run.json has them, which the launch plugin reads.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Annotated
 
 from node.schema import List, Number, Text, Whole
-from node.supervisor.fault_kinds import OF_NODE
+from node.supervisor.fault_kinds import KILL_NODE
 from runner.base.dataclass_schema import shape
 
 RESTART, SPARE, SHRINK, TORCHRUN, REQUEUE = "restart", "spare", "shrink", "torchrun", "requeue"
@@ -49,7 +48,7 @@ class Fault:
     @property
     def sentence(self) -> str:
         """Write `kill_rank 0 of node 1 after iteration 25`."""
-        process = f" {self.rank} of" if self.kind not in OF_NODE else ""
+        process = f" {self.rank} of" if self.kind != KILL_NODE else ""
         when = f"iteration {self.iteration}" if self.iteration else f"{self.after_s:.1f} s"
         lasts = f", for {self.for_s:g} s" if self.for_s else ""
         return f"{self.kind}{process} node {self.node} after {when}{lasts}"
@@ -57,46 +56,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """What a cell's `faults` asks for, with all defaults.
-
-    Those in `planned`; or of the `kinds` in turn one after the other, `most` at most, with a mean
-    of `mtbf_s` seconds between them (exponential, drawn with `seed` and the number of the repeat),
-    each on a node and rank drawn alike.
-    """
+    """What a cell's `faults` asks for."""
 
     planned: Annotated[tuple[Fault, ...], List(shape(Fault), MOST_FAULTS, make=tuple)] = ()
-    kinds: Annotated[tuple[str, ...], List(Text(r"[a-z_]{1,20}"), MOST_FAULTS, make=tuple)] = ()
-    mtbf_s: Seconds = 0.0
-    seed: Count = 0
-    most: Annotated[int, Whole(0, MOST_FAULTS)] = 0
-    for_s: Seconds = 0.0
 
     @property
     def sentence(self) -> str:
         """Say in one line what will be done."""
-        if self.planned:
-            return "; ".join(fault.sentence for fault in self.planned)
-        return (
-            f"up to {self.most} of {', '.join(self.kinds)}, one in {self.mtbf_s:g} s on average"
-            f" (seed {self.seed})"
-        )
-
-    def of_repeat(self, repeat: int, nodes: int, ranks: int) -> tuple[Fault, ...]:
-        """Return the faults of a repeat in their order; the same for the same repeat.
-
-        Random ones count from the beginning of their attempt, or from the last fault in it: an
-        exponential time has no memory.
-        """
-        if self.planned:
-            return self.planned
-        dice = random.Random(f"{self.seed}/{repeat}")  # noqa: S311  # no secret
-        return tuple(
-            Fault(
-                self.kinds[number % len(self.kinds)],
-                node=dice.randrange(nodes),
-                rank=dice.randrange(ranks),
-                after_s=round(dice.expovariate(1 / self.mtbf_s), 3),
-                for_s=self.for_s,
-            )
-            for number in range(self.most)
-        )
+        return "; ".join(fault.sentence for fault in self.planned)

@@ -81,17 +81,13 @@ class Chain:
 
     `folder` holds these, and which faults have been: every node of the run sees it. `iteration`
     finds the number of an iteration in a line of the log (a regular expression with one group; "":
-    none is known). `addresses` are the nodes' by rank, for a fault of the network.
-    `since_fault`: seconds count from an attempt's last fault on, where it had one, as times between
-    failures do. `one_end`: a fault that ends an attempt is the last one in it that counts seconds;
-    else the attempt outlives it (torchrun).
+    none is known). `one_end`: a fault that ends an attempt is the last one in it that counts
+    seconds; else the attempt outlives it (torchrun).
     """
 
     folder: Path
     faults: tuple[Fault, ...] = ()
     iteration: Line = ""
-    addresses: tuple[Line, ...] = ()
-    since_fault: bool = False
     one_end: bool = True
 
 

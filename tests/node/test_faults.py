@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from node.supervisor.node_faults import rules
 from tests.node.test_supervisor import Make, Run, alive, gone, make, wait  # noqa: F401
 
 # Two ranks under a launcher that prints an iteration a tenth of a second, and ends with a rank.
@@ -42,7 +41,6 @@ def chain(folder: Path, *faults: dict[str, Any], node: int = 0) -> dict[str, Any
         "folder": str(folder / "r1-1"),
         "faults": list(faults),
         "iteration": r"torch_gpt step=(\d{1,9})/",
-        "addresses": ["10.0.0.1"],
         "node": node,
     }
 
@@ -126,17 +124,6 @@ def test_a_fault_that_ends_an_attempt_is_the_last_that_counts_seconds_in_it(
     assert "fault 1 kill_rank" in log(second)
 
 
-def test_random_faults_of_one_attempt_count_from_the_last_one(
-    make: Make,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    stops = [fault("stop", after_s=after_s, for_s=0.2) for after_s in (0.8, 0.7)]
-    run = make(TRAINER, chain={**chain(tmp_path, *stops), "since_fault": True}).start()
-    wait(lambda: "fault 1 undone" in log(run))
-    times = [float(text) for text in re.findall(r"fault \d stop .* at=([\d.]+)", log(run))]
-    assert 0.65 < times[1] - times[0] < 5
-
-
 def test_a_stop_ends_by_itself(make: Make, tmp_path: Path) -> None:  # noqa: F811
     stop = fault("stop", iteration=3, for_s=1.0)
     run = make(TRAINER, chain=chain(tmp_path, stop)).start()
@@ -196,34 +183,3 @@ def test_a_node_that_does_not_see_the_folder_says_so(make: Make, tmp_path: Path)
     run = make("true", chain=chain(tmp_path, node=1))
     done = run.finish()
     assert "cluster_checkpoints" in done["message"]
-
-
-@pytest.mark.cluster
-def test_a_disk_is_filled_and_given_back_though_the_supervisor_was_killed(
-    make: Make,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
-    try:
-        full = fault("disk_full", after_s=0.2, for_s=3.0)
-        run = make(TRAINER, chain=chain(disk, full), run_id="test/cell/r1a2").start()
-        (filler,) = [disk / "r1-1" / "trainbench-fault-fills-the-disk"]
-        wait(filler.exists)
-        wait(lambda: os.statvfs(disk).f_bavail * 4096 < 200_000)
-        os.kill(run.daemon, 9)
-        wait(lambda: not filler.exists())
-        assert os.statvfs(disk).f_bavail * 4096 > 3_000_000
-        run.done()
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def test_what_is_cut_leaves_ssh_and_everybody_else() -> None:
-    text = rules("t", ["10.0.0.2", "fd00::2"])
-    assert "tcp dport 22 accept" in text
-    assert "ip saddr 10.0.0.2 drop" in text
-    assert "ip6 daddr fd00::2 drop" in text
-    assert text.count("drop") == 4
-    assert "policy accept" in text

@@ -1,7 +1,6 @@
-"""Goodput on four real test nodes: every kind of fault under each policy, and the model's word.
+"""Goodput on four real test nodes: five runs of every kind of fault under each policy, a table.
 
-    python -m tests.on_nodes.goodput faults    five runs of each fault under each policy, a table
-    python -m tests.on_nodes.goodput rates     predicted and measured goodput at three failure rates
+    python -m tests.on_nodes.goodput
 
 The trainer is tests/resuming_trainer.py; nodes, links, processes, supervisors are real. On each
 node a process of nobody's campaign runs beside it, and must be there at the end.
@@ -30,8 +29,6 @@ LENGTHS = {
     "kill_node": "",
     "stop": "+1s",
     "slow": "+1s",
-    "network": "+2s",
-    "disk_full": "+1s",
 }
 REPEATS, FAULT_AT, STEPS = 5, 25, 155  # the run lasts longer than any fault
 
@@ -44,7 +41,6 @@ def variables(shared: Path) -> dict[str, Any]:
         "cluster_scratch": "/var/tmp/scratch",  # on nodes of 200 MiB
         "cluster_devices_per_node": 1,
         "cluster_checkpoints": str(shared / "checkpoints"),
-        "cluster_faults_allowed": ["node1", "node2", "node3", "node4"],
         "cluster_lost_contact_s": 6,
         "setup_privileged": False,
     }
@@ -97,23 +93,6 @@ def faults_matrix() -> dict[str, Any]:
     }
 
 
-def rates_matrix(repeats: int = 3) -> dict[str, Any]:
-    """Random failures one in 30, 15 and 8 s on average, on four nodes."""
-    env = {"START_S": "1", "SAVE_S": "0.05"}
-    many = {"kinds": ["kill_rank"], "seed": 40, "most": 100}
-    return {
-        "name": "rates",
-        "defaults": defaults(steps=1200, nodes=4, env=env),
-        "include": [
-            {"faults": {**many, "mtbf_s": mtbf_s}, "axes": {"mtbf_s": mtbf_s}}
-            for mtbf_s in (30, 15, 8)
-        ],
-        "repeats": repeats,
-        "warmup_iters": 2,
-        "time_limit_s": 600,
-    }
-
-
 def bystanders(cluster: Cluster) -> dict[str, str]:
     """Start a process on each node that is nobody's; node to pid."""
     quiet = "stdin=n, stdout=n, stderr=n, start_new_session=True"
@@ -157,10 +136,9 @@ def seen_in(bench: Bench) -> list[tuple[str, ...]]:
     ]
 
 
-def main(what: str, *only: str) -> int:
-    """Run one of the two, print its table, and say what was left."""
+def main(*only: str) -> int:
+    """Run it, print its table, and say what was left."""
     (ROOT / "build").mkdir(exist_ok=True)
-    matrix = faults_matrix() if what == "faults" else rates_matrix()
     with (
         Cluster(4, upper_size_mib=200) as cluster,
         tempfile.TemporaryDirectory(dir=ROOT / "build") as folder,
@@ -168,7 +146,7 @@ def main(what: str, *only: str) -> int:
         inventory = Path(folder) / "inventory"
         cluster.write_inventory(inventory, variables=variables(cluster.shared))
         pids = bystanders(cluster)
-        bench = Bench(Path(folder), inventory, matrix)
+        bench = Bench(Path(folder), inventory, faults_matrix())
         done = bench.run("--format", "json", *only, timeout=7200)
         print(done.stderr[-3000:] if done.returncode else "", flush=True)
         print(collected(bench, "--format", "markdown"))
@@ -177,15 +155,9 @@ def main(what: str, *only: str) -> int:
             print(f"{settings}: {row['status']}, faults {row['faults']}, {row['verdict']}")
         for fault in sorted(seen_in(bench)):
             print(*fault)
-        report = ROOT / "build" / f"goodput-{what}.html"
+        report = ROOT / "build" / "goodput.html"
         collected(bench, "--format", "html", "--output", str(report))
-        left = {
-            node.hostname: node.exec(["nft", "list", "tables"], **SAID).stdout
-            for node in cluster.nodes
-        }
         print("bystanders alive:", alive(cluster, pids))
-        cut = {name: text for name, text in left.items() if "fault" in text}
-        print("tables of nft left:", cut)
         for node in cluster.nodes:
             node.exec(["kill", pids[node.hostname]])
         processes = {name: found for name, found in cluster.heal().items() if found}

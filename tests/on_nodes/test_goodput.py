@@ -1,7 +1,7 @@
 """Runs that fail on purpose and go on, on real nodes: what it cost, and who lied.
 
 The trainer is tests/resuming_trainer.py, and torch_gpt in the slow one. The whole table of kinds
-and policies: `python -m tests.on_nodes.goodput faults`.
+and policies: `python -m tests.on_nodes.goodput`.
 """
 
 import json
