@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from node.printable import printable
 from runner.base.log_file import open_log
 from runner.folder.attempt import Attempt
 from runner.folder.stored import UnreadableError
@@ -96,9 +95,6 @@ def _attempt(attempt: Attempt) -> AttemptSeen | None:
     ended = max([*all_ended, over if len(all_ended) < len(ranks) else 0.0])
     noticed = [*launcher_ended, *([halt.at] if halt and halt.at else [])]
     return AttemptSeen(
-        number=attempt.number,
-        status=outcome.status,
-        nodes=len(ranks),
         began=start,
         noticed=min([*noticed, ended]),
         ended=ended,
@@ -114,17 +110,9 @@ class _Open:
     begun: TrainedSession = field(default_factory=TrainedSession)
     steps: list[StepSeen] = field(default_factory=list)
     saves: list[SaveSeen] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
 
     def session(self) -> TrainedSession:
-        return replace(
-            self.begun,
-            steps=tuple(self.steps),
-            saves=tuple(self.saves),
-            refused=tuple(self.refused),
-            failed=tuple(self.failed),
-        )
+        return replace(self.begun, steps=tuple(self.steps), saves=tuple(self.saves))
 
 
 def _sessions(attempt: Attempt, run: Run) -> list[TrainedSession]:
@@ -153,22 +141,17 @@ def read_sessions(
     """Read a log's lines into sessions: one begins where the trainer says so, else where its
     iterations go back.
 
-    `seen` has by when each step was written, for a trainer that does not say when it began; both
-    are of a clock that is so many seconds `ahead` of bench's.
+    `step_times` has by when each step was written, for a trainer that does not say when it began;
+    both are of a clock that is so many seconds `ahead` of bench's.
     """
-    now, refused = _Open(), list[str]()
+    now = _Open()
     for line in lines:
         match = _OURS.search(line)
         fields = dict(_WORD.findall(match[2])) if match else {}
         if match and match[1] == b"resumed":
             if now.steps or now.begun.began is not None:
                 yield now.session()
-            now = _Open(_begun(fields, ahead), refused=refused)
-            refused = []
-        elif match and b"refused" in fields:
-            refused.append(_text(fields, b"refused", b"why"))
-        elif match and b"failed" in fields:
-            now.failed.append(_text(fields, b"failed", b"why"))
+            now = _Open(_begun(fields, ahead))
         elif match and (save := _save(fields)) is not None:
             now.saves.append(save)
         for step in parser.feed(line):
@@ -202,7 +185,6 @@ def _begun(fields: dict[bytes, bytes], ahead: float) -> TrainedSession:
         began=None if at is None else at - ahead,
         start_s=quantity(fields.get(b"start_s")) or 0.0,
         load_s=quantity(fields.get(b"load_s")) or 0.0,
-        bytes=whole_number(fields.get(b"bytes")) or 0,
     )
 
 
@@ -212,11 +194,6 @@ def _save(fields: dict[bytes, bytes]) -> SaveSeen | None:
     if iteration is None or stall is None or durable is None:
         return None
     return SaveSeen(iteration, stall, durable, whole_number(fields.get(b"bytes")) or 0)
-
-
-def _text(fields: dict[bytes, bytes], *keys: bytes) -> str:
-    item = (fields.get(key, b"").decode("utf-8", "replace").replace("_", " ") for key in keys)
-    return printable(": ".join(item))
 
 
 def _lines(path: object) -> Iterator[bytes]:

@@ -50,28 +50,22 @@ class TrainedSession:
     """The trainer's processes from one start to their end.
 
     It went on from `iteration`, 0: the beginning; its first step began at `began`, None: nobody
-    knows. Before, its processes took `start_s` to come so far, `load_s` of them to load `bytes`.
-    `refused` are checkpoints that were not taken, `failed` saves that were not made.
+    knows. Before, its processes took `start_s` to come so far, `load_s` of them to load a
+    checkpoint.
     """
 
     iteration: int = 0
     began: float | None = None
     start_s: float = 0.0
     load_s: float = 0.0
-    bytes: int = 0
     steps: tuple[StepSeen, ...] = ()
     saves: tuple[SaveSeen, ...] = ()
-    refused: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class AttemptSeen:
     """One attempt: its launchers began, its end was noticed, and all had ended."""
 
-    number: int
-    status: str
-    nodes: int
     began: float
     noticed: float
     ended: float

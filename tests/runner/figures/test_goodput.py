@@ -23,7 +23,6 @@ def session(first: int, last: int, begin: float, **more: float) -> TrainedSessio
 # An attempt that starts for 5 s and does 7 iterations, of which 5 are saved; killed 0.5 s into the
 # eighth; noticed after 2 s, ended after 1 s, launched again after 3 s; 4 s of start and 1 of load.
 KILLED = AttemptSeen(
-    *(1, "failed", 2),
     began=100.0,
     noticed=114.5,
     ended=115.5,
@@ -31,7 +30,6 @@ KILLED = AttemptSeen(
     sessions=(session(1, 7, 105.0, start_s=4.5),),
 )
 WENT_ON = AttemptSeen(
-    *(2, "ok", 2),
     began=118.5,
     noticed=140.0,
     ended=140.0,
@@ -100,9 +98,7 @@ def test_a_checkpoint_s_stall_does_not_count() -> None:
 def test_a_step_that_a_fault_held_up_counts_as_a_median_one() -> None:
     held = FaultSeen(0, "stop", 0, 0, 110.2, 5, undone_at=113.2)
     slow = (*steps(1, 5, 105.0), StepSeen(6, 1, 4.0, 114.0), *steps(7, 15, 114.0))
-    attempt = AttemptSeen(
-        1, "ok", 2, 100.0, 124.0, 124.0, (held,), (TrainedSession(0, 105.0, steps=slow),)
-    )
+    attempt = AttemptSeen(100.0, 124.0, 124.0, (held,), (TrainedSession(0, 105.0, steps=slow),))
     parts = parts_of(Story("restart", (attempt,)))
     assert parts["slowed"] == pytest.approx(3.0)
     assert parts["counted"] == pytest.approx(15.0)
@@ -110,7 +106,7 @@ def test_a_step_that_a_fault_held_up_counts_as_a_median_one() -> None:
 
 def test_torchrun_goes_on_within_one_attempt() -> None:
     later = session(6, 15, 123.5, start_s=4.5, load_s=1.0)
-    whole = replace(KILLED, status="ok", ended=134.0, sessions=(*KILLED.sessions, later))
+    whole = replace(KILLED, ended=134.0, sessions=(*KILLED.sessions, later))
     story = Story("torchrun", (whole,))
     parts = parts_of(story)
     assert sum(parts.values()) == pytest.approx(33.5)
@@ -136,7 +132,7 @@ def test_time_is_neither_lost_nor_made_up_whatever_happened() -> None:
             at = noticed + dice.uniform(0, 2)
             seen = (FaultSeen(number, "kill_rank", 0, 0, fault),)
             one = TrainedSession(done, first, load_s=dice.uniform(0, 1), steps=told)
-            attempts.append(AttemptSeen(number, "failed", 1, began, noticed, at, seen, (one,)))
+            attempts.append(AttemptSeen(began, noticed, at, seen, (one,)))
             done = max(0, last - dice.randint(0, 5))
         story = Story("restart", tuple(attempts))
         spent = spent_in(story)

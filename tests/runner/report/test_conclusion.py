@@ -211,9 +211,9 @@ def faulted(name: str, policy: str, lost_s: Sequence[float], **axes: object) -> 
         later = tuple(StepSeen(n, 1, 1.0, n + lost) for n in range(6, 11))
         killed = FaultSeen(0, "kill_node", 1, 0, 5.0, 5)
         attempts = (
-            AttemptSeen(1, "failed", 2, 0.0, 5.0, 5.0, (killed,), (TrainedSession(steps=first),)),
+            AttemptSeen(0.0, 5.0, 5.0, (killed,), (TrainedSession(steps=first),)),
             AttemptSeen(
-                *(2, "ok", 2, 5.0, 10.0 + lost, 10.0 + lost),
+                *(5.0, 10.0 + lost, 10.0 + lost),
                 sessions=(TrainedSession(5, 5.0 + lost, steps=later),),
             ),
         )
