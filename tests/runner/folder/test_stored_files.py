@@ -157,7 +157,6 @@ OTHERWISE = {
     "launch/ssh/play_pipe.py": 5,  # pipes of a play
     "publish/environments.py": 1,  # patches of ours
     "report/page_script.py": 1,  # a template of ours
-    "site/site_folder.py": 1,  # the mark of a site, before it is replaced
 }  # fmt: skip
 
 
