@@ -147,7 +147,12 @@ def table_of(suite: str) -> str:
 def main(suites: list[str]) -> None:
     """Print the table of a suite, or without one what each suite's last result was."""
     if suites:
-        print(table_of(suites[0]))
+        try:
+            print(table_of(suites[0]))
+        except (OSError, ElementTree.ParseError):
+            sys.exit(
+                f"error: no result of {suites[0]} in {RESULTS}: its run ended before it wrote one"
+            )
         return
     rows = [(f"make nightly SUITE={suite}", *last_result(suite), SUITES[suite]) for suite in SUITES]
     headers = ("", "last result", "when (UTC)", "commit", "what it runs")
