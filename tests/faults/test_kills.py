@@ -223,6 +223,8 @@ def test_nothing_is_lost_repeated_or_left(
     assert left == []
     assert night.leaks() == []
     write = ["sh", "-c", 'echo "$1" >/var/tmp/seen', "-", night.token]
-    night.group.nodes[0].exec(write, check=True)
+    first = night.group.nodes[0]
+    first.exec(write, check=True)
     (tmp_path / "seen").write_text(night.password)
-    assert {str(tmp_path / "seen"), "node1:/var/tmp/seen"} <= set(night.leaks())  # it does look
+    written = {str(tmp_path / "seen"), f"{first.hostname}:/var/tmp/seen"}
+    assert written <= set(night.leaks())  # it does look

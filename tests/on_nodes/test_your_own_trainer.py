@@ -188,6 +188,11 @@ def test_a_rank_fails_and_a_killed_bench_goes_on(tmp_path: Path, toy: Group) -> 
     # The run ends well before its nodes miss the bench: the next one records it, and makes none.
     for node in toy.nodes:
         node.exec(["touch", f"{TOY}/enough"], check=True)
+    wait(
+        lambda: not any("lasts" in argv for node in toy.nodes for _, argv in node.processes()),
+        60,
+        "the trainers' end",
+    )
     done = bench.run("--format", "json")
     rows = json.loads(done.stdout)["rows"]
     assert [row["status"] for row in rows] == ["failed", "ok", "ok"], done.stderr
