@@ -188,10 +188,12 @@ def test_a_rank_fails_and_a_killed_bench_goes_on(tmp_path: Path, toy: Group) -> 
     # The run ends well before its nodes miss the bench: the next one records it, and makes none.
     for node in toy.nodes:
         node.exec(["touch", f"{TOY}/enough"], check=True)
+    planned = json.loads((bench.attempt("act=lasts") / names.RUN).read_text())
+    ended = [["test", "-e", f"{node['dir']}/done.json"] for node in planned["nodes"]]
     wait(
-        lambda: not any("lasts" in argv for node in toy.nodes for _, argv in node.processes()),
+        lambda: all(n.exec(argv).returncode == 0 for n, argv in zip(toy.nodes, ended, strict=True)),
         60,
-        "the trainers' end",
+        "what the supervisors say of the run's end",
     )
     done = bench.run("--format", "json")
     rows = json.loads(done.stdout)["rows"]
