@@ -45,9 +45,11 @@ class ApexError(ProgramError):
 
 
 def output_of(argv: list[str], env: dict[str, str]) -> str:
-    """What a program prints; empty where it does not run."""
+    """What a program prints, away from a user's torch.py; empty where it does not run."""
     try:
-        completed = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+        completed = subprocess.run(
+            argv, capture_output=True, text=True, env={**os.environ, **env}, cwd="/"
+        )
     except OSError:
         return ""
     return completed.stdout.strip() if completed.returncode == 0 else ""
@@ -139,7 +141,7 @@ def build(spec: Spec) -> Spec:
     try:
         with open(spec["log"], "w", encoding="utf-8") as log:
             completed = subprocess.run(
-                [*argv, copy], env=env, stdout=log, stderr=subprocess.STDOUT, cwd=copy
+                [*argv, copy], env=env, stdout=log, stderr=subprocess.STDOUT, cwd=spec["folder"]
             )
     finally:
         shutil.rmtree(copy, ignore_errors=True)

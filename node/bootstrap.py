@@ -3,8 +3,8 @@
 A message is JSON: `sources` (a module's name to its text) or `file` (where such a mapping is on
 this node; `sha256` is its checksum), `entry` (module:function) and `arguments`, which the function
 gets; `environment` are further variables, which are on no command line. BOOT reads it from standard
-input, or from its second argument; the first is for listings of the node's processes. A module that
-nobody imports is not compiled.
+input, or from its second argument; the first is for listings of the node's processes. Nothing is
+imported from the working folder, which may be anyone's. What nobody imports is not compiled.
 
 Python 3.6, too: an environment's own Python runs what checks it.
 """
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
 BOOT = """\
-import json, sys, types
+import sys
+sys.path[:] = filter(None, sys.path)
+import json, types
 job = json.loads(sys.argv[2]) if sys.argv[2:] else json.load(sys.stdin)
 if "file" in job:
     text = open(job["file"], "rb").read()

@@ -21,6 +21,7 @@ OPTIONS = [
     "http.lowSpeedLimit=1000",
     "http.lowSpeedTime=60",
     "init.defaultBranch=main",
+    "log.showSignature=false",  # which would run gpg.program
 ]
 
 
@@ -31,8 +32,8 @@ class GitError(ProgramError):
 def git(
     folder: str, *arguments: str, stdin: str = "", env: Optional[Mapping[str, str]] = None
 ) -> str:
-    """Run git in the folder, asking nobody; its output, or GitError with its own words."""
-    return output(folder, *arguments, stdin=stdin, env=env).strip()
+    """Run git in a folder of ours, asking nobody; its output, or GitError with its own words."""
+    return output(folder, *arguments, stdin=stdin, env=env, fetches=True).strip()
 
 
 def output(
@@ -41,8 +42,13 @@ def output(
     stdin: str = "",
     env: Optional[Mapping[str, str]] = None,
     limit_s: Optional[float] = None,
+    fetches: bool = False,
 ) -> str:
-    """Run git likewise; its output as it is. Raises GitError; TimeoutExpired after `limit_s`."""
+    """Run git likewise, in anyone's repository; its output as it is.
+
+    Without `fetches` no transport may run: of a partial clone, the repository names its program.
+    Raises GitError; TimeoutExpired after `limit_s`.
+    """
     environment = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
     environment.update(
         LC_ALL="C",
@@ -50,6 +56,8 @@ def output(
         GIT_NO_LAZY_FETCH="1",
         GIT_SSH_COMMAND="ssh -o BatchMode=yes",
     )
+    if not fetches:
+        environment["GIT_ALLOW_PROTOCOL"] = "none"  # before git 2.45 nobody reads NO_LAZY_FETCH
     options = [word for option in OPTIONS for word in ("-c", option)]
     completed = subprocess.run(
         ["git", *options, *arguments],

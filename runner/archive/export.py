@@ -1,9 +1,13 @@
-"""A campaign as one archive: all evidence, the matrix, today's tables; redacted on request."""
+"""A campaign as one archive: all evidence, the matrix, today's tables; never a secret. Names of
+hosts and people are taken out on request.
+"""
 
 import contextlib
 import getpass
+import itertools
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +20,7 @@ from node.supervisor.names import is_trace
 from runner.archive import archive
 from runner.archive.redact import Redaction
 from runner.base.errors import UserError
+from runner.base.masking import Masks
 from runner.base.text import blocks
 from runner.document.campaign_document import CampaignDocument
 from runner.document.campaign_reading import read_campaign
@@ -37,8 +42,8 @@ _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "rep
 class Gathered:
     """What an archive of a campaign holds: `files` by their names in it, and the document.
 
-    `campaign` is the one that is shown: a copy without names where it is redacted. `folder` is for
-    more files, as long as the block lasts.
+    `campaign` is the one that is shown: a copy without secrets, and without names where it is
+    redacted. `folder` is for more files, as long as the block lasts.
     """
 
     campaign: Campaign
@@ -51,9 +56,8 @@ class Gathered:
 def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
     """Gather it. Raises UserError where redaction would change a figure."""
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
-        home, readable = Path(folder), campaign
-        if redact:
-            readable = _redacted(campaign, home / "redacted")
+        home = Path(folder)
+        readable = _redacted(campaign, home / "redacted") if redact else _masked(campaign, home)
         document = read_campaign(
             readable, readable.path / TABLES, copy_of=campaign, shape="flat", evidence=True
         )
@@ -90,20 +94,64 @@ def _same_figures(before: CampaignDocument, after: CampaignDocument) -> None:
             )
 
 
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def _masked(campaign: Campaign, folder: Path) -> Campaign:
+    """Return the campaign, or where it holds secrets a copy without them, in `folder`.
+
+    In the copy an archive of nodes with a secret has become the files that it holds.
+    """
+    files, masks, home = archive.files(campaign.path), Masks(), folder / campaign.name
+    for name, path in files.items():
+        for _, content in _packed(name, path):
+            masks.learn(content.decode("utf-8", "surrogateescape"))
+        if _is_text(name):
+            whole = _json(path)
+            for text in _texts(path) if whole is None else [whole]:
+                masks.learn(text)
+    fresh = {name: dict(_without_secrets(name, path, masks)) for name, path in files.items()}
+    if not any(fresh.values()):
+        return campaign
+    for name, path in files.items():
+        for part in fresh[name] or (name,):
+            copy = home / part
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if part in fresh[name]:
+                copy.write_bytes(fresh[name][part])
+            else:
+                shutil.copyfile(path, copy)
+    return Campaign(home)
+
+
+def _without_secrets(name: str, path: Path, masks: Masks) -> Iterator[tuple[str, bytes]]:
+    """Yield what a file becomes, name and content; nothing where it holds no secret."""
+    parts = dict(_packed(name, path))
+    masked = {part: b"".join(masks.blocks([content])) for part, content in parts.items()}
+    if masked != parts:
+        yield from masked.items()
+    elif _is_text(name) and (content := _json(path)) is not None:
+        if (fresh := masks.content(content)) != content:
+            yield name, json.dumps(fresh, indent=1).encode() + b"\n"
+    elif _is_text(name) and any(masks.text(text) != text for text in _texts(path)):
+        yield name, b"".join(masks.blocks(blocks(path)))
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a file may be read as text: no events with checksums, no packed ones."""
+    inside = name.split("/")
+    packed = inside[-1] == names.PACKED or is_trace("/".join(inside[5:]))
+    return "tfevents" not in inside[-1] and not packed
+
+
 # --- redaction ------------------------------------------------------------------------------------
 
 
 def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     """Write a copy of the campaign without names, in a folder of its own under `folder`."""
-    # TensorBoard's files name the host that wrote them, in bytes that have a checksum; traces are
-    # compressed.
-    files = {
-        name: path
-        for name, path in archive.files(campaign.path).items()
-        if "tfevents" not in path.name
-        and path.name != names.PACKED
-        and not is_trace("/".join(name.split("/")[5:]))
-    }
+    # TensorBoard's files name the host that wrote them.
+    every = archive.files(campaign.path)
+    files = {name: path for name, path in every.items() if _is_text(name)}
     hosts = _hosts(campaign)
     systems = map(load_system, system_names())
     reserved = {word for s in systems for word in (s.name, *(item.name for item in s.parameters))}
@@ -125,7 +173,8 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
         copy.parent.mkdir(parents=True, exist_ok=True)
         return copy
 
-    for name, content_bytes in _packed(archive.files(campaign.path)):
+    packed = (_packed(name, path) for name, path in every.items())
+    for name, content_bytes in itertools.chain.from_iterable(packed):
         text = content_bytes.decode("utf-8", "surrogateescape")
         copy_of_file(name).write_text(redaction.text(text), "utf-8", "surrogateescape", "")
     for name, path in files.items():
@@ -141,19 +190,18 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
     return copy_of
 
 
-def _packed(files: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield the files in archives of nodes and runs, by the names that they would have unpacked."""
-    for name, path in files.items():
-        above = PurePosixPath(name).parent
-        if path.name != names.PACKED:
-            continue
-        if above.parent.name == names.NODES:
-            nodes: Iterable[tuple[PurePosixPath, bytes]] = [(above, read_start(path, MOST) or b"")]
-        else:
-            nodes = ((above / names.NODES / node, packed) for node, packed in nodes_of(path))
-        for folder, packed in nodes:
-            for file_name, content in parts_of(packed).items():
-                yield f"{folder}/{file_name}", content
+def _packed(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files in an archive of nodes, by the names that they would have unpacked."""
+    above = PurePosixPath(name).parent
+    if path.name != names.PACKED:
+        return
+    if above.parent.name == names.NODES:
+        nodes: Iterable[tuple[PurePosixPath, bytes]] = [(above, read_start(path, MOST) or b"")]
+    else:
+        nodes = ((above / names.NODES / node, packed) for node, packed in nodes_of(path))
+    for folder, packed in nodes:
+        for file_name, content in parts_of(packed).items():
+            yield f"{folder}/{file_name}", content
 
 
 def _user() -> str:

@@ -189,7 +189,7 @@ def _versions(chosen: argparse.Namespace) -> list[Version]:
     """Return the versions from good to bad. Raises UserError."""
     from runner.matrix.pins_key import package_of
     from runner.versions import git_history, package_history
-    from runner.versions.building import repository_of
+    from runner.versions.git_history import repository_of
     from runner.versions.version import SHORT, kind_of
 
     kinds = {kind_of(word) for word in (chosen.good, chosen.bad)}

@@ -187,7 +187,7 @@ def _session(chosen: argparse.Namespace) -> CiSession:
 def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:
     """Read a version that a person names."""
     from runner.versions import git_history
-    from runner.versions.building import repository_of
+    from runner.versions.git_history import repository_of
     from runner.versions.version import kind_of, package, pin_set
 
     kind = kind_of(word)

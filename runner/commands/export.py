@@ -14,15 +14,15 @@ DESCRIPTION = """\
 Write a campaign as one archive: matrix, logs, plans, outcomes, environment, and today's tables.
 
 `collect --campaign FILE` and `compare` read it as they read the campaign's folder. The same
-campaign gives the same bytes. Without --redact it holds what the folder holds: host names,
-addresses and the trainers' environment variables.
+campaign gives the same bytes. Secrets are masked. Without --redact the rest is as in the folder:
+host names, addresses and the trainers' environment variables.
 
   python -m runner export quickstart-local                       quickstart-local.tar.gz, here
   python -m runner export runs/zero-vs -o zero.tar.gz --redact   to be shown to others
 
 --redact puts node1, address1, user1 in place of host names, addresses, user names and home
-folders, the same everywhere, also inside logs, and takes out the values of variables that are
-named like secrets. It cannot know a host that the campaign never names: look before you publish.
+folders, the same everywhere, also inside logs. It cannot know a host that the campaign never
+names: look before you publish.
 
 exit codes: 0 it was written, 2 bad input
 """

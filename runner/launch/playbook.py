@@ -1,5 +1,6 @@
 """Run a playbook for a person: a line per step and node; all of Ansible's output goes to a file."""
 
+import ctypes
 import json
 import os
 import signal
@@ -30,6 +31,8 @@ from runner.terms.progress import VARIABLE, Told
 PAUSE_S = 0.2  # between looks at what the playbook said
 PATIENCE_S = 15.0  # of Ctrl-C with Ansible, which ends what it began
 INTERRUPTED = 130
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def run_playbook(
             cwd=PROJECT,
             env=environment,
             start_new_session=True,  # Ctrl-C is ours to pass on, once
+            preexec_fn=_end_with_parent,
         ) as process:
             keep = threading.Thread(target=_keep, args=(process.stdout, log, verbose))
             keep.start()
@@ -84,6 +88,12 @@ def run_playbook(
             keep.join()
     code = INTERRUPTED if interrupts.over else process.returncode
     return PlaybookEnd(code, steps, time.monotonic() - began)
+
+
+def _end_with_parent() -> None:
+    """Let Ansible get a Ctrl-C, by which it ends its workers, when this process was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
 
 
 def _keep(output: IO[bytes], log: Path, verbose: bool) -> None:

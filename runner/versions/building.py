@@ -1,9 +1,7 @@
 """Build the pin sets of a matrix on the nodes, by the roles of their systems (software.yml)."""
 
 import json
-import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from runner.launch.playbook import INTERRUPTED, PlaybookEnd, run_playbook
 from runner.matrix.pins_key import HERE, NO_COMMIT
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
+from runner.versions.git_history import repository_of
 
 PLAYBOOK = "software.yml"
 MOST_WORDS = 300  # of why a pin set could not be built
@@ -109,27 +108,6 @@ def _last_error(log: Path) -> str:
         messages[-1] if messages else (fatal or text.splitlines() or ["Ansible said nothing"])[-1]
     )
     return " ".join(reason.replace("\\n", " ").split())[-MOST_WORDS:]
-
-
-def repository_of(folder: Path) -> Path:
-    """Return the top folder of the git repository that a folder is in. Raises UserError."""
-    argv = ["git", "-C", str(folder), "rev-parse", "--show-toplevel"]
-    try:
-        answer = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
-    except FileNotFoundError:
-        raise UserError("git is not installed here; install it to use commits") from None
-    if answer.returncode != 0:
-        raise UserError(
-            f"{folder} is in no git repository ({answer.stderr.strip()[:200]}), which `repository:"
-            " .` of a pin set means; name the repository's address"
-        )
-    return Path(answer.stdout.rstrip("\n"))
-
-
-def git_environment() -> dict[str, str]:
-    """Return an environment in which git asks nobody for a password, and is not told a place."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    return {**environment, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 def used_by(cells: Sequence[Cell], sets: PinSets) -> dict[str, dict[str, Any]]:

@@ -1,13 +1,12 @@
 """Ask the trainer's own git repository on this machine: which commit is meant, and what lies
-between two. Nothing is checked out.
+between two. Nothing is checked out, and no program runs that the repository's settings name.
 """
 
 import re
-import subprocess
 from pathlib import Path
 
+from node.git import GitError, output
 from runner.base.errors import UserError
-from runner.versions.building import git_environment
 from runner.versions.version import SHORT, Version
 
 MOST_COMMITS = 100_000
@@ -48,8 +47,28 @@ def between(repository: Path, good: Version, bad: Version) -> list[Version]:
     return [good, *inner[:-1], bad]
 
 
+def repository_of(folder: Path) -> Path:
+    """Return the top folder of the git repository that a folder is in. Raises UserError."""
+    try:
+        return Path(_asked(folder, "rev-parse", "--show-toplevel"))
+    except GitError as error:
+        raise UserError(
+            f"{folder} is in no git repository ({str(error)[:200]}), which `repository: .` of a pin"
+            " set means; name the repository's address"
+        ) from None
+
+
 def _git(repository: Path, *arguments: str) -> str | None:
     """Return what git says; None where it refuses."""
-    argv = ["git", "-C", str(repository), *arguments]
-    answer = subprocess.run(argv, capture_output=True, text=True, env=git_environment())
-    return answer.stdout.rstrip("\n") if answer.returncode == 0 else None
+    try:
+        return _asked(repository, *arguments)
+    except GitError:
+        return None
+
+
+def _asked(folder: Path, *arguments: str) -> str:
+    """Return what git says of someone's repository. Raises GitError, UserError without git."""
+    try:
+        return output(str(folder), *arguments).rstrip("\n")
+    except FileNotFoundError:
+        raise UserError("git is not installed here; install it to use commits") from None

@@ -51,7 +51,9 @@ def versions_of(name: str, versions: list[str]) -> list[Version]:
 
 def _listed(name: str) -> list[str]:
     """Return all versions that the index has, oldest first."""
-    argv = [sys.executable, "-m", "pip", "index", "versions", name, "--disable-pip-version-check"]
+    # -I: a pip.py of the working folder, which may be a cloned trainer's, is not it.
+    argv = [*(sys.executable, "-I", "-m", "pip", "index", "versions"), name]
+    argv += ["--disable-pip-version-check"]
     try:
         answer = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_S)
     except (OSError, subprocess.TimeoutExpired) as error:

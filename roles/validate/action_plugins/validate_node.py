@@ -25,7 +25,8 @@ from node.oldest_python import OLDEST_NAME, OLDEST_PYTHON
 from node.printable import printable
 from plugins import disk_estimate
 from plugins import inventory_check as check
-from plugins.node_action import NodeAction
+from plugins.bounded import bounded
+from plugins.node_action import MOST_BYTES, NodeAction
 
 MOST_LINES = 1_000  # of an answer; MOST_LETTERS of each
 MOST_LETTERS = 200
@@ -215,7 +216,7 @@ class ActionModule(NodeAction):
 
     _supports_check_mode = True
     default_python = "auto"
-    patience_s = 120.0  # a few lines of sh
+    patience_s = 60.0  # a few lines of sh
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {"changed": False}
@@ -293,7 +294,8 @@ class ActionModule(NodeAction):
         gcc = f"-{request['gcc']}" if request["gcc"] else ""
         files = dict.fromkeys(item.manifest for item in request["items"])
         argv = ["sh", "-c", ASK, "ask", python, request["root"], gcc, *files]
-        answer = self._low_level_execute_command(shlex.join(argv))
+        with bounded("its answer", MOST_BYTES, self.patience_s):
+            answer = self._low_level_execute_command(shlex.join(argv))
         lines = [
             line[len("TRAINBENCH ") :]
             for line in answer["stdout_lines"]

@@ -164,9 +164,32 @@ def test_the_same_campaign_gives_the_same_bytes(
         assert {(m.mtime, m.uid, m.uname) for m in tar} == {(0, 0, "")}
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_secret_leaves_and_names_stay(
+    campaign: Campaign, export: Callable[..., Path], packed: bool
+) -> None:
+    """A variable's value, a login in an address, and both once more in an archive of a node."""
+    node = next(campaign.path.glob("*/repeat1/attempt1/nodes/0000-*"))
+    words = "clone https://alice:pa55word@git.example.org/x.git\nexport HF_TOKEN=abc123def456\n"
+    with (node / "launcher.log").open("a") as log:
+        log.write(words)
+    before = (node / "launcher.log").read_text()
+    if packed:
+        with zipfile.ZipFile(node / "samples.zip", "w") as samples:
+            samples.writestr("samples.csv", words)
+    files = texts(export())
+    for secret in ("pa55word", "abc123def456", "hf_abcdef"):
+        assert not [name for name, text in files.items() if secret in text]
+    assert sum("git.example.org" in text for text in files.values()) == 1 + packed
+    assert any("dgx-a17.lab.example.org" in text for text in files.values())
+    assert (node / "launcher.log").read_text() == before
+
+
 def test_collect_reads_an_archive_as_the_folder(
     campaign: Campaign, export: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for path in filter(Path.is_file, campaign.path.rglob("*")):  # in an archive it is masked
+        path.write_bytes(path.read_bytes().replace(b"hf_abcdef", b"redacted"))
     archived = export()
     rows = table(str(archived), capsys)
     assert rows == table(campaign.name, capsys, "--runs", str(campaign.path.parent))
