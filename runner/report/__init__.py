@@ -3,11 +3,9 @@
 page: to_html, over templates/page/: report.html.j2, style.css, a file a section
   conclusion    what was compared, when, on what, and what it says, in sentences
   sections      tables: results, baseline, problems
-  heatmap       two axes as a table with colours
   scaling       series over device counts: table and plots
-  plots         bars (throughput), points (memory), curves (loss, step time;
-                `coinciding` finds those that overlap) and node_curves (a node
-                each), drawn by `svg`
-  timeline      what ran when, on the time line of `clock`
+  plots         bars (throughput), points (memory), curves (loss, step time)
+                and node_curves (a node each), drawn by `svg`
+  timeline      what ran when
   groups        forty cells as a few plots that can be read
 """

@@ -1,4 +1,4 @@
-"""What a campaign says, in a few sentences made from its numbers: when, on what, what is faster.
+"""What a campaign says in a few sentences: when, on what, what is faster, what has no result.
 
 Nothing is judged here: whether a difference is one is its interval's to say, and whether a figure
 may be quoted the verdicts'.
@@ -12,13 +12,10 @@ from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, minute
 from runner.base.text import counted, listing
-from runner.figures.between_runs import repeats_to_see
 from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
-from runner.report.policies_compared import policies_compared
-from runner.tables.catalogue.every_column import value
 from runner.tables.formatting import axis_text, number_text
-from runner.tables.row import BaselineComparison, Row, Scaling
+from runner.tables.row import BaselineComparison, Row
 
 MOST = 4  # comparisons in a sentence each; of more, each setting has one for all its cells
 MOST_MODELS = 2  # of which a page names the fastest cell
@@ -29,8 +26,6 @@ _MEMORY = ("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib")
 _LEAST_MEMORY = 1.0  # percent of a peak that is worth a word
 _LEAST_SPEED = 0.05  # percent that is not 0.0 when written
 _ALIKE = 1.005  # the fastest over the slowest, below which neither is named
-_WORTH_PERCENT = 10.0  # of memory that is worth giving up speed for
-NOISY_PERCENT = 5.0  # half-width of an interval, beyond which a page warns
 _Compared = tuple[Row, BaselineComparison]
 
 
@@ -90,12 +85,6 @@ def conclusion(table: Sequence[Row]) -> list[str]:
     return [
         *sentences,
         *_fastest(unbroken, table, fewest=3 if sentences else 2),
-        *policies_compared(table),
-        *_with_faults(table),
-        *_scaling(unbroken),
-        *([] if sentences else _memory_trade(unbroken, table)),
-        *_too_noisy(unbroken),
-        *_not_compared(unbroken),
         *_without_result(table),
     ]
 
@@ -203,15 +192,6 @@ def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
     return text + (f"; its loss is another one in {unlike} {count}" if unlike else "") + "."
 
 
-def _with_faults(table: Sequence[Row]) -> list[str]:
-    """Say how many results are compared in goodput alone."""
-    count = sum(row.faulted and row.finished for row in table)
-    if not count:
-        return []
-    of = "it had a failure" if count == 1 else "they had failures"
-    return [f"{_cells(count)} not compared in speed, but in goodput: {of}."]
-
-
 def _fastest(rows: Sequence[Row], table: Sequence[Row], *, fewest: int) -> list[str]:
     """Name the fastest and the slowest of `rows` of each model that has `fewest` of them or more;
     as cells of the `table` are called.
@@ -240,109 +220,9 @@ def _fastest_of(rows: Sequence[Row], called: Mapping[int, str]) -> list[str]:
     ]
 
 
-def _memory_trade(rows: Sequence[Row], table: Sequence[Row]) -> list[str]:
-    """Say what the cell of `rows` with the least memory gives up in speed, where it is not the
-    fastest.
-
-    Of cells that train the same model on as many devices.
-    """
-    tasks: dict[tuple[Any, ...], list[tuple[float, float, Row]]] = {}
-    for row in rows:
-        used = next((v for name in _MEMORY if (v := value(row, name))), None)
-        if row.finished and row.samples_per_s and used:
-            record = row.record
-            task = record.model, record.sample_length, record.world_size
-            tasks.setdefault(task, []).append((used, row.samples_per_s, row))
-    called, sentences = _names(table), []
-    for cells in tasks.values():
-        used, rate, least = min(cells, key=lambda cell: cell[0])
-        most_used, most, _ = max(cells, key=lambda cell: cell[1])
-        less, slower = (1 - used / most_used) * 100, (1 - rate / most) * 100
-        if less >= _WORTH_PERCENT and slower >= _LEAST_MEMORY:
-            sentences.append(
-                f"{called[id(least)]} needs the least memory: {less:.0f} % less than the fastest"
-                f" at {slower:.0f} % less speed."
-            )
-    return sentences[:MOST_MODELS]
-
-
-def _scaling(table: Sequence[Row]) -> list[str]:
-    """Say what the largest device count of each series keeps of its smallest one's speed."""
-    ends: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Scaling]] = {}
-    for row in table:
-        devices = row.record.world_size
-        for kind, scaling in row.scaling.items():
-            if devices > ends.get((kind, scaling.series), (scaling.base_devices, scaling))[0]:
-                ends[kind, scaling.series] = devices, scaling
-    if not ends:
-        return []
-    fewest = min(scaling.base_devices for _, scaling in ends.values())
-    most = max(devices for devices, _ in ends.values())
-    efficiency = _range([scaling.efficiency * 100 for _, scaling in ends.values()], 0)
-    return [f"From {fewest} to {most} devices, {efficiency} % of the speed per device is kept."]
-
-
-def _too_noisy(table: Sequence[Row]) -> list[str]:
-    """Say how many cells' runs differ too much to show a small difference, and what it takes."""
-    halves, counts = [], []
-    for row in table:
-        times, rate = row.statistics.times, row.statistics.samples_per_s
-        if row.finished and times is not None and rate is not None and rate.confidence:
-            low, high = rate.confidence
-            half = max(rate.value - low, high - rate.value) / rate.value * 100
-            if half > NOISY_PERCENT:
-                halves.append(half)
-                counts.append(repeats_to_see(times, times, NOISY_PERCENT))
-    if not halves:
-        return []
-    repeats = [count for count in counts if count is not None]
-    need = (
-        f"about {max(repeats)} repeats" if len(repeats) == len(counts) else "more repeats than fit"
-    )
-    are = "cell is" if len(halves) == 1 else "cells are"
-    return [
-        f"{len(halves)} {are} too noisy (\u00b1 {_range(halves, 0)} %): {need} show a difference"
-        f" of {NOISY_PERCENT:g} %."
-    ]
-
-
 def _names(table: Sequence[Row]) -> Mapping[int, str]:
     """Name rows, by their identity."""
     return dict(zip(map(id, table), labels(table), strict=True))
-
-
-def _not_compared(table: Sequence[Row]) -> list[str]:
-    """Say how many results have no baseline to be compared with, and why not."""
-    skipped = [
-        c
-        for row in table
-        if row.finished
-        and (c := row.comparison) is not None
-        and not c.is_baseline
-        and not c.differences
-    ]
-    failed = sum(c.base is not None and not c.base.finished for c in skipped)
-    alone = sum(c.base is None for c in skipped)
-    against = f"{skipped[0].axis} {skipped[0].value}" if skipped else ""
-    sentences = []
-    if failed:
-        sentences.append(
-            f"{_cells(failed)} not compared: {against} has no result beside {_pronoun(failed)}."
-        )
-    if alone:
-        sentences.append(
-            f"{_cells(alone)} not compared: no one cell of {against} is else like"
-            f" {_pronoun(alone)}."
-        )
-    return sentences
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell{'s are' if count > 1 else ' is'}"
-
-
-def _pronoun(count: int) -> str:
-    return "them" if count > 1 else "it"
 
 
 def _without_result(table: Sequence[Row]) -> list[str]:

@@ -1,6 +1,6 @@
 """Loss and step time over iterations, one curve a cell; many cells as small plots. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from node.printable import printable
 from runner.figures.cell_statistics import runs_that_count
 from runner.figures.counted_steps import late_intervals, warmup_of
 from runner.figures.run_curves import Points, thinned, times
-from runner.report.coinciding import Coinciding, coinciding, taking_turns
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
@@ -88,15 +87,13 @@ def panels(
         if shared and len(grouped) > 1:
             limits = all_of_them
         few = len(grouped) > 1
-        styles, alike = _styles([points for _, points in members], places, limits)
         panels.append(
             {
                 "title": group.label,
                 "svg": _curves(
-                    f"{title.split(',')[0]}-{number}", title, members, styles, limits, few
+                    f"{title.split(',')[0]}-{number}", title, members, places, limits, few
                 ),
                 "legend": _legend(group.names, places) if not by_name else [],
-                "alike": [same.sentence(group.names) for same in alike],
             }
         )
     legend = _legend(list(by_name), list(by_name.values())) if by_name else []
@@ -117,35 +114,21 @@ def _legend(names: Sequence[str], places: Sequence[int]) -> list[dict[str, Any]]
     ]
 
 
-def _styles(
-    curves: Sequence[Points], places: Sequence[int], limits: _Frame
-) -> tuple[list[dict[str, Any]], list[Coinciding]]:
-    """Return each curve's style, in which overlapping ones take turns, and these."""
-    styles = [line_style(index) for index in places]
-    every = [y for points in curves for _, y in points]
-    low, high = limits or (min(every), max(every))
-    alike = coinciding(curves, high - low)
-    for group in alike:
-        for index, dashes in zip(group.members, taking_turns(len(group.members)), strict=True):
-            styles[index]["linestyle"] = dashes
-    return styles, alike
-
-
 def _curves(
     name: str,
     title: str,
     members: Sequence[tuple[DrawnRun, Points]],
-    styles: Sequence[Mapping[str, Any]],
+    places: Sequence[int],
     limits: _Frame,
     few: bool,
 ) -> Markup:
     def paint(axes: Axes) -> dict[str, str]:
         titles = {}
-        drawn = sorted(enumerate(zip(members, styles, strict=True)), key=_longest_first)
-        for index, ((curve, points), style) in drawn:
+        drawn = sorted(enumerate(zip(members, places, strict=True)), key=_longest_first)
+        for index, ((curve, points), place) in drawn:
             x, y = zip(*thinned(points, FEW_POINTS if few else POINTS), strict=True)
             marker = "o" if len(points) == 1 else None
-            (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **style)
+            (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **line_style(place))
             line.set_gid(f"line{index}")
             titles[f"line{index}"] = printable(curve.row.cell)
             if link := href(curve.run.log):
@@ -159,7 +142,7 @@ def _curves(
     return draw(name.replace(" ", "-"), label, 190 if few else 260, paint, PANEL if few else WIDTH)
 
 
-def _longest_first(drawn: tuple[int, tuple[tuple[DrawnRun, Points], object]]) -> int:
+def _longest_first(drawn: tuple[int, tuple[tuple[DrawnRun, Points], int]]) -> int:
     """Order curves so that a run that was cut short is drawn above those that went on."""
     _, ((_, points), _) = drawn
     return -len(points)

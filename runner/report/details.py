@@ -11,7 +11,6 @@ from runner.figures.cell_statistics import runs_that_count
 from runner.figures.publishable import CODES
 from runner.report.command_text import commands
 from runner.report.links import href
-from runner.report.small_curves import small_curves
 from runner.tables.environment_facts import own_facts
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
@@ -41,7 +40,6 @@ def details(
             "id": ids[at],
             "cell": printable(row.cell),
             "verdict": _verdict(row),
-            "curves": small_curves(row.record),
             "runs": _runs(row, evidence, inside),
             "differs": [*variables[at], *facts[at]],
             "alone": len(table) == 1,

@@ -77,7 +77,6 @@ def by_node(
                 f"{title.split(',')[0]}-node-{number}", (title, along), curve, nodes
             ),
             "legend": [],
-            "alike": [],
         }
         for number, (curve, nodes) in enumerate(drawn[:MOST_PANELS])
     ]

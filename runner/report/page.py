@@ -10,7 +10,6 @@ from runner.document.campaign_document import CampaignDocument
 from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import details
 from runner.report.failures import failures
-from runner.report.heatmap import heatmaps
 from runner.report.page_script import content_policy, page_script
 from runner.report.plots import plots
 from runner.report.scaling import scaling
@@ -65,7 +64,6 @@ def to_html(
         baseline=against_baseline(table),
         scaling=scaling(table),
         plots=plots(table),
-        heatmaps=heatmaps(table),
         timelines=timelines(table),
         failures=failures(table),
         problems=problems(table),

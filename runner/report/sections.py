@@ -16,8 +16,7 @@ from runner.tables.row import Difference, Row, axis_names, sizes_named
 from runner.tables.selection import Selection
 from runner.terms.record import Record
 
-_HEADLINE = frozenset({"samples_per_s", "samples_per_s_spread_percent"})
-_FIRST = ("cell", "samples_per_s", "status", "verdict")  # on the narrowest page
+_FIRST = ("cell", "samples_per_s", "status", "verdict")  # a narrow page shows little more
 MOST_CHOICES = 30  # values of a setting by which rows are filtered, in a list
 _SHOWN_BY = {  # axes without a column of their own
     "nodes_x_devices": ("nodes", "devices_per_node"),
@@ -39,14 +38,14 @@ def _from(row: Row) -> str | None:
 def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
     """Return the comparison table, except differences, which have a section of their own.
 
-    Each column has its `key` in an address, its `rank` among those that a narrow page shows, and
-    whether rows are filtered by it; each cell the `value` that it is sorted and filtered by, None
-    where its text is that.
+    What tables give up last is to the left. Each column has its `key` in an address, and whether
+    rows are filtered by it; each cell the `value` that it is sorted and filtered by, None where its
+    text is that.
     """
     columns = [column for column in chosen.columns if not column.key.endswith("_difference")]
-    # Names and the headline number first: a phone shows little more without scrolling.
-    columns.sort(key=lambda column: 0 if column.kind == "name" else column.key not in _HEADLINE)
-    keys, by, ranks = _keys(columns), _by_which(table), _ranks(columns)
+    first = {key: at for at, key in enumerate(_FIRST)}
+    columns.sort(key=lambda column: (first.get(column.key, len(first)), -(column.worth or 0)))
+    keys, by = _keys(columns), _by_which(table)
     table_cells = [
         [_cell(row, column, name) for column in columns]
         for row, name in zip(table, labels(table), strict=True)
@@ -59,7 +58,6 @@ def results(table: Sequence[Row], chosen: Selection) -> dict[str, Any]:
                 "title": column.one_line_title,
                 "machine": column.key,
                 "kind": column.kind,
-                "rank": ranks[column.key],
                 "filtered": column.key in by
                 and _several_values([cells[at] for cells in table_cells]),
             }
@@ -96,18 +94,6 @@ def _keys(columns: Sequence[Column]) -> list[str]:
         name if name == column.key or name not in used else column.key
         for name, column in zip(axis_keys, columns, strict=True)
     ]
-
-
-def _ranks(columns: Sequence[Column]) -> dict[str, int]:
-    """Return each column's rank for a narrow page, which shows as many as fit: `_FIRST`, then
-    what tables give up last.
-    """
-
-    def worth(column: Column) -> tuple[int, float]:
-        position = _FIRST.index(column.key) if column.key in _FIRST else len(_FIRST)
-        return position, -(column.worth or 0)
-
-    return {column.key: at for at, column in enumerate(sorted(columns, key=worth))}
 
 
 def _by_which(table: Sequence[Row]) -> set[str]:

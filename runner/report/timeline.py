@@ -3,15 +3,15 @@
 It is HTML, as the bars are: blocks in percent of the lane, so that it fits any width.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from node.printable import printable
 from node.time_words import lasts
-from runner.base.clock import ZONE, minute
+from runner.base.clock import ZONE, day, minute, second
 from runner.report.links import href
-from runner.report.time_axis import Axis, axis_of
 from runner.tables.row import Row
 from runner.terms.record import NOT_ENDED, Record
 
@@ -19,6 +19,37 @@ MOST_LANES = 60  # of more cells a lane is a node
 _NARROW = 0.4  # percent of a lane: runs as narrow, side by side and of one end, are one block
 _LABEL = 1.6  # percent of a lane that a repeat's number needs
 _MOST_HOSTS = 4  # named in a block's title
+_APART = 9.0  # percent between two labels of the axis
+_STEPS = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+
+
+class Axis(NamedTuple):
+    """The control node's clock (epoch seconds) as percent of a lane."""
+
+    begin: float
+    end: float
+
+    def percent(self, at: float) -> float:
+        """Return where a time lies."""
+        return 100 * min(max((at - self.begin) / (self.end - self.begin), 0.0), 1.0)
+
+    def ticks(self) -> list[dict[str, str]]:
+        """Return round times of the clock, with their day where it is another one."""
+        length = self.end - self.begin
+        step = next((step for step in _STEPS if length / step <= 7), 86400 * (length // 6e5 + 1))
+        marks: list[dict[str, str]] = []
+        last_day, free = "", -_APART
+        earliest = math.ceil(self.begin / step) * step
+        for number in range(int((self.end - earliest) // step) + 1):
+            at = earliest + number * step
+            percent = self.percent(at)
+            if percent < free or percent > 100 - _APART / 2:
+                continue
+            today, label = day(at), second(at) if step < 60 else minute(at, since=at)
+            label = label if today == last_day else f"{today} {label}"
+            free, last_day = percent + _APART * (1 if len(label) < 9 else 2), today
+            marks.append({"left": f"{percent:.2f}", "label": label})
+        return marks
 
 
 @dataclass(frozen=True)
@@ -67,7 +98,8 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
     for run in sorted(runs, key=lambda run: run.queued):
         for lane in [run.cell] if by_cell else run.hosts:
             lanes.setdefault(lane, []).append(run)
-    axis = axis_of([(run.queued, run.ended) for run in runs])
+    begin = min(run.queued for run in runs)
+    axis = Axis(begin, max(begin + 1, *(run.ended for run in runs)))
     visible_lanes = list(lanes.items())[:MOST_LANES]
     waits = sum(row.status in NOT_ENDED for row in rows)
     return {
@@ -85,12 +117,10 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
             for name, of_lane in visible_lanes
         ],
         "ticks": axis.ticks(),
-        "cuts": axis.cuts(),
         "statuses": list(dict.fromkeys(run.status for run in runs)),
         "queued": any(run.began > run.queued for run in runs),
         "repeats": by_cell and any(run.repeat > 1 for run in runs),
         "again": sum(not run.is_last for run in runs),
-        "idle": lasts(axis.idle) if axis.idle >= 1 else "",
         "left_out": len(lanes) - len(visible_lanes),
         "zone": ZONE,
         "waiting": waits,

@@ -308,7 +308,7 @@ class Table {
     this.body.append(rows);
   }
 
-  // Columns that were picked, else as many as fit, the most telling ones first. Print has all.
+  // Columns that were picked, else as many as fit, from the left. Print has all.
   pick() {
     const cols = this.view.cols;
     const shown = this.heads.map((_, at) => at === 0 || !cols || cols.includes(this.keys[at]));
@@ -318,9 +318,7 @@ class Table {
       const widths = this.heads.map((head) => head.getBoundingClientRect().width);
       if (widths.reduce((sum, width) => sum + width, 0) > room + 1) {
         let left = room - widths[0];
-        const rank = (at) => Number(this.heads[at].dataset.rank || 1000) * 1000 + at;
-        const order = widths.map((_, at) => at).slice(1).sort((a, b) => rank(a) - rank(b));
-        for (const at of order) {
+        for (let at = 1; at < widths.length; at++) {
           shown[at] = widths[at] <= left;
           if (shown[at]) left -= widths[at];
         }

@@ -1,4 +1,4 @@
-"""What a row opens to: commands, differences, ends of logs, small curves."""
+"""What a row opens to: commands, differences, ends of logs."""
 
 import re
 import shlex
@@ -12,12 +12,10 @@ import pytest
 from runner.figures.publishable import CODES
 from runner.report.command_text import commands, shell_text, words_that_differ
 from runner.report.details import LEAST_TAIL, anchors, bytes_text, details
-from runner.report.small_curves import POINTS, small_curves
 from runner.tables.build import rows
 from runner.tables.environment_facts import own_facts
-from runner.terms.record import Interval, Measurement
 from runner.terms.run_evidence import Evidence, NodeEvidence, NodeLog
-from tests.runner.report.test_report import CAMPAIGN, EVIL, Page, failed, record
+from tests.runner.report.test_report import CAMPAIGN, EVIL, failed, record
 
 LOG = NodeLog("nodes/0000-n1/launcher.log", 20_000, tuple(f"line {n}" for n in range(40)))
 
@@ -149,25 +147,3 @@ def test_anchors_are_of_plain_letters_and_each_is_one() -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert bytes_text(count) == text
-
-
-def test_small_curves_are_small_and_of_what_there_is() -> None:
-    steps = tuple(Interval(n, 1, 100.0 + n % 3, None, 9.0 - n / 1e4) for n in range(1, 20_001))
-    loss, times = small_curves(replace(CAMPAIGN[0], measurement=Measurement(steps)))
-    assert loss["words"] == "7.000 to 9.000, iterations 1 to 20000; last 7.000"
-    assert times["title"] == "step time after warm-up, ms"
-    for curve in (loss, times):
-        assert len(curve["svg"]) < 1200
-        assert Page(str(curve["svg"])).open == []
-        assert curve["svg"].count(" ", curve["svg"].index("<path")) <= POINTS + 1
-    assert small_curves(failed(CAMPAIGN[0])) == []
-    flat = (Interval(1, 1, 5.0, None, 2.0), Interval(2, 1, 5.0, None, 2.0))
-    (level, _) = small_curves(replace(CAMPAIGN[0], warmup_iters=0, measurement=Measurement(flat)))
-    assert "36" in level["svg"]
-    wild = (Interval(1, 1, 5.0, None, -1e308), Interval(2, 1, 5.0, None, 1e308))
-    assert (
-        "nan"
-        not in small_curves(replace(CAMPAIGN[0], warmup_iters=0, measurement=Measurement(wild)))[0][
-            "svg"
-        ]
-    )

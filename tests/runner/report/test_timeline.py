@@ -14,8 +14,7 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import records_of
-from runner.report.time_axis import axis_of
-from runner.report.timeline import MOST_LANES, timelines
+from runner.report.timeline import MOST_LANES, Axis, timelines
 from runner.tables.build import rows
 from runner.terms.outcome import Outcome
 from runner.terms.record import Record, Tried
@@ -48,7 +47,6 @@ def test_a_block_a_run_in_a_lane_a_cell() -> None:
     ]
     assert blocks[1]["title"] == "repeat 2: failed, 2026-09-21 14:16 to 14:18 (100 s), on n1, n2"
     assert other["blocks"][0]["href"] == "other/launcher.log"
-    assert found["idle"] == ""
 
 
 def test_what_a_queue_held_it_for_is_a_line_and_one_that_never_began_only_waited() -> None:
@@ -70,14 +68,6 @@ def test_an_attempt_that_ran_again_is_there_too() -> None:
     assert first["title"].startswith("repeat 1, attempt 1: node_lost")
     assert second["title"].startswith("repeat 1, attempt 2: ok")
     assert found["again"] == 1
-
-
-def test_long_idle_times_are_cut_and_said() -> None:
-    found = drawn(ran(0), ran(86400 * 3, name="later"))
-    (cut,) = found["cuts"]
-    assert cut == {"left": "48.00", "width": "4.00", "words": "nothing ran for 3 days"}
-    assert found["lanes"][1]["blocks"][0]["left"] == "52.00"
-    assert found["idle"] == "3 days"
 
 
 def test_of_many_cells_a_lane_is_a_node_and_specks_are_one_block() -> None:
@@ -105,12 +95,11 @@ def test_names_and_hosts_are_text() -> None:
 
 
 def test_ticks_are_round_times_with_their_day_where_it_changes() -> None:
-    axis = axis_of([(NOON, NOON + 7200), (NOON + 7200, NOON + 7200 * 8)])
-    labels = [tick["label"] for tick in axis.ticks()]
+    labels = [tick["label"] for tick in Axis(NOON, NOON + 7200 * 8).ticks()]
     assert labels[0] == "2026-09-21 18:00"
     assert "2026-09-22 00:00" in labels
-    assert axis_of([(NOON, NOON)]).percent(NOON) == 0.0
-    assert [tick["label"] for tick in axis_of([(NOON, NOON + 30)]).ticks()][1:3] == [
+    assert drawn(ran(0, 0.0))["lanes"][0]["blocks"][0]["left"] == "0.00"
+    assert [tick["label"] for tick in Axis(NOON, NOON + 30).ticks()][1:3] == [
         "14:13:30",
         "14:13:35",
     ]

@@ -16,7 +16,6 @@ from runner.figures.between_runs import ONE_RUN, RateDifference
 from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS
 from runner.report.plots import plots
-from runner.report.small_curves import small_curves
 from runner.tables.build import rows
 from runner.tables.catalogue.every_column import value as machine_value
 from runner.tables.footnotes import MOST_SHOWN, notes
@@ -261,7 +260,6 @@ def test_the_validation_loss_is_of_the_last_evaluation_and_hidden_without_one() 
     assert machine_value(row, "validation_loss") == 3.25
     assert "validation" in to_table([row], 2000)
     assert plots([row])["validation"]
-    assert "validation loss" in [curve["title"] for curve in small_curves(first)]
     (row,) = rows([OSDI[0], again])  # one run has none
     assert machine_value(row, "validation_loss") is None
     assert "validation" not in to_table([row], 2000)
