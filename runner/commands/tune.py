@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -71,18 +70,6 @@ def add_parser(commands: Commands) -> None:
         help="stop before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
     )
     command.add_argument(
-        "--slack",
-        type=_percent,
-        metavar="PERCENT",
-        help="stop exploring once no candidate is expected to gain more than this (default: 0.05)",
-    )
-    command.add_argument(
-        "--margin",
-        type=_percent,
-        metavar="PERCENT",
-        help="finalists within this difference are equal: the least memory wins (default: 1)",
-    )
-    command.add_argument(
         "--no-measure",
         action="store_true",
         help="do not measure the machine first; the first predictions are less accurate",
@@ -101,17 +88,6 @@ def _budget(word: str) -> tuple[float, Unit]:
             f"{word!r} is not a budget; write 12 or 12nh for node-hours, 96dh for device-hours"
         )
     return float(match[1]), "device-hours" if match[2] == "dh" else "node-hours"
-
-
-def _percent(word: str) -> float:
-    """Read a percentage of 0 to 50."""
-    try:
-        value = float(word.removesuffix("%").strip())
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 50:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage from 0 to 50, such as 1.5")
-    return value
 
 
 def _seconds(word: str) -> float:
@@ -165,7 +141,7 @@ def _session(chosen: argparse.Namespace, tell: Any) -> TuneSession:
     inventory = cache(partial(load_inventory, chosen.inventory))
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
     budget, unit = chosen.budget or NO_BUDGET
-    options = TuneOptions(budget, unit, chosen.slack, chosen.margin, not chosen.no_measure)
+    options = TuneOptions(budget, unit, not chosen.no_measure)
     return TuneSession(
         matrix, inventory().knowing(matrix.pins), chosen.inventory, chosen.runs, options, tell
     )

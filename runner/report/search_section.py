@@ -1,14 +1,14 @@
-"""The search of a campaign with `tune`: its answer, predictions beside measurements. Pure."""
+"""The search of a campaign with `tune`: its answer, and its race over time. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from node.printable import printable
-from runner.report.svg import FAINT, PANEL, SERIES, draw, mark
+from runner.report.svg import FAINT, SERIES, draw, mark
 from runner.tables.tuned_text import (
     HEADERS,
     cost_lines,
@@ -18,13 +18,12 @@ from runner.tables.tuned_text import (
     refusal_lines,
     row_of,
 )
-from runner.terms.tuned import Tuned, TunedRun
+from runner.terms.tuned import Tuned
 
 LINEAR = 10.0  # times the least: values up to it have a linear scale
 MOST_ROWS = 200  # of the table of candidates; tune.json has all
 _NUMBERS = ("runs", "measured", "predicted", "MiB")
 _COLOURS: Mapping[str, int] = {"short": 0, "long": 1, "not ok": 2}
-_Points = list[tuple[float, float, TunedRun]]
 
 
 def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
@@ -45,20 +44,11 @@ def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
             for difference in tuned.differences
         ],
         "unit": tuned.unit,
-        "plots": list(_plots(tuned)),
+        "race": _race(tuned),
         "legend": [{"label": name, "mark": mark(at)} for name, at in _COLOURS.items()],
         "columns": [(name, name in _NUMBERS) for name in HEADERS],
         "rows": [list(map(printable, row_of(candidate))) for candidate in rows[:MOST_ROWS]],
         "more": len(rows[MOST_ROWS:]),
-        "effects": [
-            (
-                printable(effect.knob),
-                printable(effect.value),
-                f"{effect.percent:+.1f} %",
-                "measured" if effect.measured else "predicted",
-            )
-            for effect in tuned.effects
-        ],
         "lines": [printable(line.strip()) for line in (*cost_lines(tuned), *refusal_lines(tuned))],
         "notes": [printable(note) for note in tuned.notes],
         "commands": [
@@ -68,62 +58,33 @@ def search_section(tuned: Tuned | None) -> dict[str, Any] | None:
     }
 
 
-def _plots(tuned: Tuned) -> Iterable[Markup]:
-    """Draw predicted against measured, and the race over time; nothing without figures."""
-    runs = [run for run in tuned.runs if run.figure]
-    guessed = [(run.figure or 0.0, run.predicted, run) for run in runs if run.predicted]
-    if guessed:
-        ends = [min(min(x, y) for x, y, _ in guessed), max(max(x, y) for x, y, _ in guessed)]
+def _race(tuned: Tuned) -> Markup | None:
+    """Draw what each run measured over time, and the least so far; nothing without figures."""
+    began = min((run.began for run in tuned.runs), default=0.0)
+    points = [((run.began + run.wall_s - began) / 60, run) for run in tuned.runs]
+    best = [(minutes, run.best) for minutes, run in points if run.best]
+    measured = [(minutes, run.figure, run) for minutes, run in points if run.figure]
+    if not measured:
+        return None
 
-        def diagonal(axes: Axes) -> None:
-            axes.plot(ends, ends, color=FAINT, linestyle=":", linewidth=1)
-            _scaled(axes, "xy", [x for x, _, _ in guessed] + [y for _, y, _ in guessed])
-
-        yield _scatter(
-            "predicted", guessed, f"measured, {tuned.unit}", f"predicted, {tuned.unit}", diagonal
-        )
-    if runs:
-        began = min(run.began for run in tuned.runs)
-        timed = [((run.began + run.wall_s - began) / 60, run.figure or 0.0, run) for run in runs]
-        best = [((run.began + run.wall_s - began) / 60, run.best) for run in tuned.runs if run.best]
-
-        def leader(axes: Axes) -> None:
-            if best:
-                axes.step(*zip(*best, strict=True), where="post", color=FAINT, linewidth=1.2)
-            _scaled(axes, "y", [y for _, y, _ in timed])
-
-        yield _scatter("race", timed, "minutes", tuned.unit, leader)
-
-
-def _scaled(axes: Axes, which: Literal["y", "xy"], values: Sequence[float]) -> None:
-    """Give axes a logarithmic scale where values differ by much, with plain numbers."""
-    if max(values) < LINEAR * min(values):
-        return
-    for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-        if name in which:
-            (axes.set_xscale if name == "x" else axes.set_yscale)("log")
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(NullFormatter())
-
-
-def _scatter(
-    name: str, points: _Points, across: str, up: str, beside: Callable[[Axes], None]
-) -> Markup:
     def paint(axes: Axes) -> dict[str, str]:
         titles = {}
-        beside(axes)
-        for at, (x, y, run) in enumerate(points):
+        if best:
+            axes.step(*zip(*best, strict=True), where="post", color=FAINT, linewidth=1.2)
+        for at, (minutes, figure, run) in enumerate(measured):
             kind = run.length if run.ending == "ok" else "not ok"
-            (point,) = axes.plot(
-                [x], [y], "o", markersize=5, color=SERIES[_COLOURS[kind]], alpha=0.85
-            )
+            colour = SERIES[_COLOURS[kind]]
+            (point,) = axes.plot([minutes], [figure], "o", markersize=5, color=colour, alpha=0.85)
             point.set_gid(f"run{at}")
-            guess = f", predicted {run.predicted:.4g}" if run.predicted else ""
             titles[f"run{at}"] = printable(
-                f"run {run.number}, {run.candidate}, {run.length}, {run.ending}:"
-                f" {run.figure:.4g}{guess}"
+                f"run {run.number}, {run.candidate}, {run.length}, {run.ending}: {figure:.4g}"
             )
-        axes.set(xlabel=across, ylabel=up)
+        figures = [figure for _, figure, _ in measured]
+        if max(figures) >= LINEAR * min(figures):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set(xlabel="minutes", ylabel=tuned.unit)
         return titles
 
-    return draw(f"search-{name}", f"{up} over {across}, a point per run", 260, paint, PANEL + 60)
+    return draw("search-race", f"{tuned.unit} over minutes, a point per run", 260, paint)

@@ -21,14 +21,14 @@ NAMES: dict[State, str] = {
     "illegal": "cannot run",
 }
 MOST_ILLEGAL = 5  # reasons that are named
-HEADERS = ("candidate", "state", "runs", "measured", "predicted", "MiB", "best")
+HEADERS = ("candidate", "state", "runs", "measured", "predicted", "MiB")
 
 
 def text_of(tuned: Tuned, form: Form = "table") -> str:
     """Write the answer."""
     lines = [*head_lines(tuned), "", *_differences(tuned, form), ""]
     lines += [*_table(tuned, form), ""]
-    lines += [*_effects(tuned, form), *refusal_lines(tuned), *cost_lines(tuned)]
+    lines += [*refusal_lines(tuned), *cost_lines(tuned)]
     lines += [f"note: {note}" for note in tuned.notes]
     lines += _commands(tuned, form)
     text = "\n".join(map(TerminalLine, lines))
@@ -95,7 +95,6 @@ def row_of(candidate: TunedCandidate) -> list[str]:
         "" if candidate.figure is None else f"{candidate.figure:.4g}",
         "" if candidate.predicted is None else f"{candidate.predicted:.4g}",
         "" if candidate.memory_mib is None else f"{candidate.memory_mib:.0f}",
-        "speed and memory" if candidate.pareto else "",
     ]
 
 
@@ -111,22 +110,6 @@ def _table(tuned: Tuned, form: Form) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:99]}…"
-
-
-def _effects(tuned: Tuned, form: Form) -> list[str]:
-    if not tuned.effects:
-        return []
-    rows = [
-        [
-            effect.knob,
-            effect.value,
-            f"{effect.percent:+.1f} %",
-            "measured" if effect.measured else "predicted",
-        ]
-        for effect in tuned.effects
-    ]
-    headers = ("knob", "value", "time", "")
-    return ["The winner with one knob changed:", "", *_grid(rows, headers, form), ""]
 
 
 def refusal_lines(tuned: Tuned) -> Iterator[str]:

@@ -21,10 +21,7 @@ State = Literal[
 
 @dataclass(frozen=True)
 class TunedRun:
-    """A run of the search, in the order of `number`.
-
-    `predicted` is what was predicted of `figure` just before it; both are in the answer's unit.
-    """
+    """A run of the search, in the order of `number`; `figure` is in the answer's unit."""
 
     number: int
     candidate: str  # its name
@@ -34,7 +31,6 @@ class TunedRun:
     wall_s: float
     reason: str = ""
     figure: float | None = None
-    predicted: float | None = None
     memory_mib: float | None = None
     best: float | None = None  # the least figure of runs that ended ok, up to this one
 
@@ -52,7 +48,6 @@ class TunedCandidate:
     predicted: float | None = None
     memory_mib: float | None = None
     memory_estimate_mib: float | None = None
-    pareto: bool = False  # no other one is as fast with as little memory
 
 
 @dataclass(frozen=True)
@@ -69,16 +64,6 @@ class TunedDifference:
     low: float | None = None
     high: float | None = None
     missing: str = ""
-
-
-@dataclass(frozen=True)
-class KnobEffect:
-    """What another value of a knob costs when all else stays as the winner has it, in percent."""
-
-    knob: str
-    value: str
-    percent: float
-    measured: bool  # else predicted
 
 
 @dataclass(frozen=True)
@@ -100,7 +85,6 @@ class Tuned:
     differences: tuple[TunedDifference, ...] = ()
     candidates: tuple[TunedCandidate, ...] = ()
     runs: tuple[TunedRun, ...] = ()
-    effects: tuple[KnobEffect, ...] = ()
     refusals: Mapping[str, int] = field(default_factory=dict)
     cost: float = 0.0
     cost_unit: str = "node-hours"

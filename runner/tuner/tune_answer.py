@@ -1,25 +1,17 @@
 """Runs and predictions to the answer of a search: tune.json. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from runner.figures.between_runs import of_values, rate_difference
-from runner.matrix.cells import label
-from runner.terms.tuned import (
-    KnobEffect,
-    State,
-    Tuned,
-    TunedCandidate,
-    TunedDifference,
-    TunedRun,
-)
+from runner.terms.tuned import State, Tuned, TunedCandidate, TunedDifference, TunedRun
 from runner.terms.tuning import OBJECTIVES
 from runner.tune.search import Forecast, Search
 from runner.tune.trials import undisturbed
 from runner.tuner.driver import SearchProgress, Unit
 from runner.tuner.knob_candidates import Candidates, RaceCandidate
-from runner.tuner.readings import TuneReading, trials_of
+from runner.tuner.readings import TuneReading
 
 ENDS: Mapping[str, str] = {
     "decided": "the winner is faster than each other finalist",
@@ -33,12 +25,11 @@ ENDS: Mapping[str, str] = {
 }
 COMPARING = "; runs that compare it with the default are left"
 OUT = ("refused", "out_of_memory", "failed")  # endings with which no candidate wins
-MOST_REPLAYED = 300  # candidates of which each run's prediction is computed again
 
 
 @dataclass
 class Answering:
-    """Makes the answer; keeps what was predicted of each run."""
+    """Makes the answer."""
 
     candidates: Candidates
     search: Search
@@ -47,7 +38,6 @@ class Answering:
     unit: Unit
     per_hour: Mapping[str, float]
     notes: Sequence[str] = ()
-    _predicted: dict[int, float] = field(default_factory=dict)
 
     def answer(self, progress: SearchProgress) -> Tuned:
         """Return what is known after these runs."""
@@ -55,7 +45,6 @@ class Answering:
         winner = progress.end.winner if progress.end else None
         forecasts = self.search.forecasts(progress.trials)
         runs = self._runs(progress.readings)
-        rows = self._rows(progress, forecasts, winner)
         best = self.candidates.by_id[winner] if winner else None
         return Tuned(
             objective=self.candidates.tuning.objective,
@@ -68,9 +57,8 @@ class Answering:
             winner=best.name if best else None,
             figure=_figure(best.id, progress.readings) if best else None,
             differences=tuple(self._differences(best, progress.readings)) if best else (),
-            candidates=_with_pareto(rows),
+            candidates=tuple(self._rows(progress, forecasts, winner)),
             runs=runs,
-            effects=tuple(self._effects(best, progress.readings, forecasts)) if best else (),
             refusals=dict(self.candidates.refusals),
             cost=sum(trial.cost for trial in progress.trials),
             cost_unit=self.unit,
@@ -95,33 +83,19 @@ class Answering:
                     wall_s=reading.wall_s,
                     reason=reading.reason,
                     figure=reading.figure,
-                    predicted=self._prediction(number, readings),
                     memory_mib=reading.memory_mib,
                     best=best,
                 )
             )
         return tuple(rows)
 
-    def _prediction(self, number: int, readings: Sequence[TuneReading]) -> float | None:
-        """Return what was predicted of a run by those before it."""
-        if number not in self._predicted:
-            if len(self.candidates.legal) > MOST_REPLAYED and number < len(readings):
-                return None
-            before = trials_of(readings[: number - 1], self.candidates, {})
-            forecast = self.search.forecasts(before)[readings[number - 1].candidate]
-            self._predicted[number] = forecast.step_s
-        return self._predicted[number] if self._scaled(number) else None
-
-    def _scaled(self, number: int) -> bool:
-        """Whether the scale was known by then: of what is not a time it takes a first run."""
-        knowledge = self.search.knowledge
-        all_known = all(candidate.known.layout is not None for candidate in self.candidates.legal)
-        return number > 1 or (knowledge.of_time and all_known)
-
     def _rows(
         self, progress: SearchProgress, forecasts: Mapping[str, Forecast], winner: str | None
     ) -> list[TunedCandidate]:
-        rows = []
+        knowledge, rows = self.search.knowledge, []
+        all_known = all(candidate.known.layout is not None for candidate in self.candidates.legal)
+        # The scale of what is not a time takes a first run.
+        predictable = bool(progress.readings) or (knowledge.of_time and all_known)
         for candidate in self.candidates.all:
             own_readings = [
                 reading for reading in progress.readings if reading.candidate == candidate.id
@@ -129,7 +103,6 @@ class Answering:
             forecast = forecasts.get(candidate.id)
             state, reason = _state(candidate, own_readings, forecast, winner)
             memory = [reading.memory_mib for reading in own_readings if reading.memory_mib]
-            predictable = forecast is not None and (bool(progress.readings) or self._scaled(1))
             rows.append(
                 TunedCandidate(
                     name=candidate.name,
@@ -157,33 +130,6 @@ class Answering:
         ]
         present = [(to, rival) for to, rival in rivals if rival is not None]
         return [_difference(to, winner, rival, readings, len(present)) for to, rival in present]
-
-    def _effects(
-        self,
-        winner: RaceCandidate,
-        readings: Sequence[TuneReading],
-        forecasts: Mapping[str, Forecast],
-    ) -> list[KnobEffect]:
-        """Compare the winner with those that differ from it in one knob."""
-        best, effects = forecasts[winner.id].step_s, []
-        out = {reading.candidate for reading in readings if reading.ending in OUT}
-        for candidate in self.candidates.legal:
-            if candidate.id in out:  # it may not win: what it would cost is no choice
-                continue
-            changed_knobs = [
-                key for key in winner.knobs if candidate.knobs.get(key) != winner.knobs[key]
-            ]
-            if len(changed_knobs) != 1 or set(candidate.knobs) != set(winner.knobs):
-                continue
-            percent = 100 * (forecasts[candidate.id].step_s / best - 1)
-            measured = _figure(candidate.id, readings) is not None
-            effects.append(
-                KnobEffect(
-                    changed_knobs[0], label(candidate.knobs[changed_knobs[0]]), percent, measured
-                )
-            )
-        order = list(winner.knobs)
-        return sorted(effects, key=lambda effect: (order.index(effect.knob), effect.percent))
 
     def _pays_after(self, winner: RaceCandidate, readings: Sequence[TuneReading]) -> int | None:
         """Return the steps after which the winner has saved the time of the search."""
@@ -279,24 +225,3 @@ def _state(
     if forecast is not None and forecast.predicted_out:
         return "predicted_out", "its memory is predicted to exceed a device's"
     return "not_tried", ""
-
-
-def _with_pareto(rows: Sequence[TunedCandidate]) -> tuple[TunedCandidate, ...]:
-    """Mark the candidates that no other one beats in both speed and memory."""
-    points = [(row.figure, row.memory_mib) for row in rows if _may_win(row)]
-    marked = []
-    for row in rows:
-        beaten = not _may_win(row) or any(
-            figure <= (row.figure or 0)
-            and memory <= (row.memory_mib or 0)
-            and (figure, memory) != (row.figure, row.memory_mib)
-            for figure, memory in points
-            if figure is not None and memory is not None
-        )
-        marked.append(replace(row, pareto=not beaten))
-    return tuple(marked)
-
-
-def _may_win(candidate: TunedCandidate) -> bool:
-    good = candidate.state in ("winner", "finalist", "tried")
-    return good and candidate.figure is not None and candidate.memory_mib is not None

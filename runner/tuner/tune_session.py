@@ -47,8 +47,6 @@ class TuneOptions:
 
     budget: float | None = None
     unit: Unit = "node-hours"
-    slack_percent: float | None = None
-    margin_percent: float | None = None
     measure: bool = True
 
 
@@ -127,14 +125,9 @@ class TuneSession:
         """The policy's rules, as this search has them."""
         tuning = self.candidates.tuning
         rules = TuneRules(budget=self.options.budget, device_memory_mib=self._device_mib)
-        margin, slack = self.options.margin_percent, self.options.slack_percent
-        if tuning.objective == "memory" and margin is None:
-            margin = tuning.memory_loss_percent
-        return replace(
-            rules,
-            slack_percent=rules.slack_percent if slack is None else slack,
-            margin_percent=rules.margin_percent if margin is None else margin,
-        )
+        if tuning.objective != "memory":
+            return rules
+        return replace(rules, margin_percent=tuning.memory_loss_percent)
 
     @property
     def _device_mib(self) -> float | None:

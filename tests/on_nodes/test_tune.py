@@ -25,7 +25,10 @@ MATRIX: dict[str, Any] = {
         **{"system": "torch_gpt", "model": "gpt2-tiny", "global_batch_size": 16},
         **{"train_iters": 20, "devices_per_node": 1, "nodes": 2, "env": {"STEP_S": "0.05"}},
     },
-    "tune": {"knobs": {"micro_batch_size": [2, 8], "zero_stage": [0, 1]}},
+    "tune": {
+        "knobs": {"micro_batch_size": [2, 8], "zero_stage": [0, 1]},
+        **{"objective": "memory", "memory_loss_percent": 50},  # the race is short
+    },
 }
 
 
@@ -69,7 +72,7 @@ def test_killed_in_the_middle_it_goes_on(
     matrix = tmp_path / "short.yaml"
     matrix.write_text(yaml.safe_dump(MATRIX))
     runs = tmp_path / "runs"
-    where = ["-i", str(group.inventory), "--runs", str(runs), "--no-measure", "--margin", "50"]
+    where = ["-i", str(group.inventory), "--runs", str(runs), "--no-measure"]
     argv = [sys.executable, "-m", "runner", "tune", str(matrix), *where]
     answer = killed_and_resumed(argv, runs / f"short-{group.inventory.name}")
     assert {one["state"] for one in answer["candidates"]} <= {

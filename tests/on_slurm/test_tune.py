@@ -21,7 +21,10 @@ MATRIX: dict[str, Any] = {
         **{"system": "torch_gpt", "model": "gpt2-tiny", "global_batch_size": 16},
         **{"train_iters": 20, "devices_per_node": 1, "nodes": 2, "env": {"STEP_S": "0.05"}},
     },
-    "tune": {"knobs": {"micro_batch_size": [2, 8], "zero_stage": [0, 1]}},
+    "tune": {
+        "knobs": {"micro_batch_size": [2, 8], "zero_stage": [0, 1]},
+        **{"objective": "memory", "memory_loss_percent": 50},  # the race is short
+    },
 }
 
 
@@ -32,7 +35,7 @@ class SlurmTune(SlurmBench):
     def words(self) -> list[str]:
         return [
             *(sys.executable, "-m", "runner", "tune", str(self.matrix), "-i", str(self.inventory)),
-            *("--runs", str(self.runs), "--no-measure", "--margin", "50", "--format", "json"),
+            *("--runs", str(self.runs), "--no-measure", "--format", "json"),
         ]
 
     def argv(self, *more: str) -> list[str]:
