@@ -24,6 +24,8 @@ from runner.folder.stored import load
 MANIFEST = "manifest.json"  # in an archive: each file's checksum
 MOST_FILES = 100_000  # of an archive, folders counted
 MOST_PARTS = 24  # of a member's name: folders within each other
+# Bytes that an archive's files may have: so many for each of its own, but these at least, at most.
+MOST_FOR_EACH, LEAST_BYTES, MOST_BYTES = 100, 64 << 20, 4 << 30
 
 
 def unpack(path: Path, folder: Path) -> Path:
@@ -56,8 +58,9 @@ def _extract(path: Path, folder: Path) -> dict[str, str]:
     """Write the archive's files; return each one's name, with its checksum."""
     sums: dict[str, str] = {}
     folders: set[Path] = set()
+    most = min(max(MOST_FOR_EACH * path.stat().st_size, LEAST_BYTES), MOST_BYTES)
     with gzip.GzipFile(path, "rb") as stream:
-        for count, (name, content) in enumerate(members(stream), 1):
+        for count, (name, content) in enumerate(members(stream, most), 1):
             depth = name.count("/")
             if count + len(folders) > MOST_FILES or depth >= MOST_PARTS:
                 raise ForeignError(

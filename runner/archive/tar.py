@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from node.schema import UnfitError, value_text
 from node.validated_text import InsidePath
 
-MOST_BYTES = 64 << 30  # of all members, uncompressed
+MOST_BYTES = 64 << 30  # of all files, uncompressed, in what is written
 MOST_HEADER = 64 << 10  # bytes of a member's extended header, whose name is the most of it
 MOST_END = 1 << 20  # bytes of zeros that end a tar
 _BLOCK = tarfile.BLOCKSIZE
@@ -30,10 +30,11 @@ class ForeignError(ValueError):
     """A member that no export holds: neither file nor folder, or with a name that leads out."""
 
 
-def members(stream: GzipFile) -> Iterator[tuple[InsidePath, Iterator[bytes] | None]]:
+def members(stream: GzipFile, most: int) -> Iterator[tuple[InsidePath, Iterator[bytes] | None]]:
     """Yield each member's name, with its bytes for a file; at the end all of the stream was read.
 
-    Raises DamagedError or ForeignError, besides what the stream itself raises.
+    Raises DamagedError or ForeignError, also for files of more than `most` bytes together, besides
+    what the stream itself raises.
     """
     total = 0
     while any(block := _exactly(stream, _BLOCK)):
@@ -48,8 +49,11 @@ def members(stream: GzipFile) -> Iterator[tuple[InsidePath, Iterator[bytes] | No
             yield name, None
             continue
         total += header.size
-        if total > MOST_BYTES:
-            raise ForeignError(f"it holds more than {MOST_BYTES >> 30} GiB")
+        if total > most:
+            raise ForeignError(
+                f"its files are larger than {most >> 20:,} MiB; if you trust it, extract it into an"
+                " empty folder (tar xf) and name that folder's campaign"
+            )
         content = _content(stream, header.size)
         yield name, content
         for _ in content:  # what the reader left
