@@ -112,4 +112,4 @@ def nvidia_smi() -> list[dict[str, str]]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = [line.split(", ") for line in completed.stdout.decode().splitlines()]
-    return [{"name": row[0], "memory_mib": row[1], "driver": row[2]} for row in rows]
+    return [dict(zip(("name", "memory_mib", "driver"), row)) for row in rows if len(row) == 3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import socket
 import time
 
 from node import trusted_folder
@@ -17,6 +16,7 @@ from .answers import RefusedError
 from .daemon import daemon
 from .files import write
 from .names import JOB, LEASE, RESERVE
+from .ports import taken
 from .processes import program_of
 from .programs import leave
 from .run_folder import limit_log, make_room, prune, shared_root
@@ -53,20 +53,8 @@ def check(job: dict[str, Any]) -> list[str]:
         raise RefusedError(Cause.MISSING, _cannot_start(job))
     notes = look_around(job)
     for port in job.get("ports", []):
-        for family in (socket.AF_INET, socket.AF_INET6):
-            try:
-                probe = socket.socket(family, socket.SOCK_STREAM)
-            except OSError:
-                continue  # this node has no such family
-            with probe:
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("", port))
-                except OSError as error:
-                    if error.errno == errno.EADDRINUSE:
-                        raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
+        if taken(port):
+            raise RefusedError(Cause.PORT_IN_USE, "port %d is already in use" % port)
     return notes
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import time
 
 from node import visibility
@@ -18,6 +17,7 @@ from .files import read_json, size_of, write
 from .names import ENDED, HALT, LOG, MEETING, PLACEMENT, ROSTER, RUN, node
 from .orders import leave
 from .placeholders import PORTS
+from .ports import taken
 
 TYPE_CHECKING = False  # as typing's, whose import would cost each message
 if TYPE_CHECKING:
@@ -117,13 +117,8 @@ def free_port(wanted: int) -> int:
     """Return the wanted port, or the next that nobody on this node has."""
     for step in range(PORT_TRIES):
         port = PORTS[(wanted - PORTS[0] + step) % len(PORTS)]
-        with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-        return port
+        if not taken(port):
+            return port
     return wanted
 
 

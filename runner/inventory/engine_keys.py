@@ -1,8 +1,9 @@
 """What starts a cluster's runs: the engine that an inventory names, and its keys. Pure."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 from node.schema import UnfitError, value_text
 from node.supervisor.placeholders import node_addr
@@ -14,6 +15,7 @@ from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.engine_table import ENGINES
 
 DEFAULT = "ssh"
+_NUMBER = re.compile(r"[\d.eE+-]+")
 
 
 def engine_named(values: Mapping[str, Any], where: str) -> type[EngineSettings]:
@@ -55,12 +57,14 @@ def asked_keys(assignments: Sequence[str], where: str) -> dict[str, Any]:
     """Read KEY=VALUE words, of an engine's keys with or without their prefix, as `--queue` has
     them: a value is JSON, or a word. Raises UserError.
     """
-    prefixed = {
-        name: key
-        for engine in ENGINES.values()
-        for key in engine.inventory_keys()
-        for name in (key, key.removeprefix(engine.prefix))
-    }
+    prefixed: dict[str, str] = {}
+    words: set[str] = set()
+    for engine in ENGINES.values():
+        hints = get_type_hints(engine)
+        for key in engine.inventory_keys():
+            bare = key.removeprefix(engine.prefix)
+            prefixed |= {key: key, bare: key}
+            words |= {key} if hints.get(bare) == str | None else set()
     keys: dict[str, Any] = {}
     for word in assignments:
         name, equals, text = word.partition("=")
@@ -74,7 +78,8 @@ def asked_keys(assignments: Sequence[str], where: str) -> dict[str, Any]:
             )
         if prefixed[name] in keys:
             raise UserError(f"{where}: {name} is given twice; leave one")
-        keys[prefixed[name]] = _value(text)
+        key = prefixed[name]
+        keys[key] = text if key in words and _NUMBER.fullmatch(text) else _value(text)
     return keys
 
 

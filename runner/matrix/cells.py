@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,6 +100,12 @@ def cells_of(content: Mapping[str, Any], where: str, devices_of: DevicesOf) -> I
             )
         if len({_hashed(value) for value in values}) < len(values):
             raise UserError(f"{where}: axes: {key!r} names a value twice")
+        word, times = Counter(map(label, values)).most_common(1)[0]
+        if times > 1:
+            raise UserError(
+                f"{where}: axes: {key!r} has two values that are both written {word}, so that their"
+                " cells have one name; leave one"
+            )
     excludes = _entries(content, "exclude", where)
     includes = _entries(content, "include", where)
     for number, entry in enumerate(excludes, 1):
@@ -167,7 +174,9 @@ def _hashed(value: Any) -> Hashable:
     """Return what is equal for equal values."""
     if isinstance(value, dict):
         return frozenset((key, _hashed(item)) for key, item in value.items())
-    return tuple(map(_hashed, value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(map(_hashed, value))
+    return (bool, value) if isinstance(value, bool) else value  # True is 1 to Python
 
 
 def _cell(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from math import prod
 
+from node.supervisor.placeholders import WORD
 from runner.base.errors import Faults, UserError
 from runner.base.text import counted
 from runner.plan.containers import check_image, image_of
@@ -37,6 +38,7 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """Run the checks that hold for every system, and the system's own; all faults are told."""
     Faults().run_all(
         lambda: _check_placement(cell, cluster),
+        lambda: _check_words(cell, cluster),
         lambda: _check_starter(cell, cluster),
         lambda: _check_machines(cell, cluster),
         lambda: _check_sizes(cell),
@@ -59,6 +61,16 @@ def _check_placement(cell: Cell, cluster: Cluster) -> None:
             f"device_ids cannot be used: {cluster.engine.title} assigns the devices of a job; set"
             f" devices_per_node: {cell.devices_per_node} instead"
         )
+
+
+def _check_words(cell: Cell, cluster: Cluster) -> None:
+    """Refuse variables in which a job would fill in what is meant as text."""
+    for name, value in cell.env.items():
+        if cluster.engine.in_jobs and (match := WORD.search(value)):
+            raise UserError(
+                f"env: {name} has {match[0]}, which a job of {cluster.engine.title} fills in on its"
+                " nodes; take it out"
+            )
 
 
 def _check_starter(cell: Cell, cluster: Cluster) -> None:

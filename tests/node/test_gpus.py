@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from node.supervisor.gpus import gpu_fault
+from node.supervisor.gpus import gpu_fault, nvidia_smi
 
 GPUS = [
     ["0", "GPU-aa11", "4", "143771"],
@@ -55,3 +57,13 @@ def test_memory_of_an_unseen_process_shows() -> None:
     words = "GPU 0 has 70000 of 143771 MiB in use by a process that nvidia-smi does not list"
     words += ", perhaps in a container; end it, or wait for it"
     assert fault(["0"], [], gpus) == ("device_busy", words)
+
+
+def test_a_line_that_is_no_row_is_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho No devices were found\necho NVIDIA L4, 23034, 580.1\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert nvidia_smi() == [{"name": "NVIDIA L4", "memory_mib": "23034", "driver": "580.1"}]

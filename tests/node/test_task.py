@@ -3,11 +3,14 @@
 What they do together is seen on real Slurm, in tests/on_slurm.
 """
 
+import ctypes
+import errno
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -172,6 +175,30 @@ def test_the_port_is_the_wanted_one_or_the_next_free_one() -> None:
             other.bind(("", port))
             other.listen()
             assert rank0.free_port(port) > port
+
+
+def test_the_port_is_found_where_the_kernel_has_no_ipv6() -> None:
+    child = os.fork()
+    if not child:
+        refuse_ipv6()
+        os._exit(0 if rank0.free_port(20_000) in placeholders.PORTS else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def refuse_ipv6() -> None:
+    """Have the kernel answer socket(AF_INET6) of this process with EAFNOSUPPORT: seccomp(2)."""
+    number = {"x86_64": 41, "aarch64": 198}[os.uname().machine]  # of socket
+    load, equal, end = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET
+    program = [(load, 0, 0, 0), (equal, 0, 3, number), (load, 0, 0, 16)]
+    program += [(equal, 0, 1, socket.AF_INET6), (end, 0, 0, 0x00050000 | errno.EAFNOSUPPORT)]
+    code = b"".join(struct.pack("HBBI", *each) for each in [*program, (end, 0, 0, 0x7FFF0000)])
+    buffer = ctypes.create_string_buffer(code)
+    rules = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, rules, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    with pytest.raises(OSError, match="not supported"):
+        socket.socket(socket.AF_INET6)
 
 
 def test_a_node_that_has_ended_is_in_the_roster_once(tmp_path: Path) -> None:

@@ -208,14 +208,14 @@ def test_any_value_is_read_or_refused_in_one_line(key: str) -> None:
 
 
 def test_keys_on_the_command_line_take_the_inventorys_place() -> None:
-    words = ["qos=debug", "slurm_account=a1", "gpus-per-node=cell", "time_margin_s=60"]
+    words = ["qos=2023", "slurm_account=1234", "gpus-per-node=cell", "time_margin_s=60"]
     instead = asked_keys(words, "--queue")
     found = parse_inventory(
         listed("login", each={**SLURM, "slurm_qos": "long"}), Path("inventory/test"), instead
     )
     assert isinstance(found.engine, Slurm)
     engine = found.engine
-    assert (engine.qos, engine.account, engine.gpus_per_node) == ("debug", "a1", "cell")
+    assert (engine.qos, engine.account, engine.gpus_per_node) == ("2023", "1234", "cell")
     assert engine.time_margin_s == 60
 
 

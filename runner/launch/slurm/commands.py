@@ -295,5 +295,5 @@ def _run(
 def _text(output: bytes) -> str:
     """Return what a program printed, up to the last whole line of MOST_BYTES."""
     if len(output) > MOST_BYTES:
-        output = output[: output.rindex(b"\n", 0, MOST_BYTES) + 1] if b"\n" in output else b""
+        output = output[: output.rfind(b"\n", 0, MOST_BYTES) + 1]
     return output.decode("utf-8", "replace")

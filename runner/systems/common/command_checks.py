@@ -156,14 +156,14 @@ def check_launcher(cell: Cell, cluster: Cluster) -> None:
         )
     if cluster.engine.in_jobs and (word := _literal_word(cell)):
         raise UserError(
-            f"argv has {word} as its own text ({{{word}}}), which the job fills in; write {word}"
-            " with single braces, or take it out"
+            f"argv or cwd has {word} as its own text ({{{word}}}), which the job fills in; write"
+            f" {word} with single braces, or take it out"
         )
 
 
 def _literal_word(cell: Cell) -> str:
     """Return what is meant as text, and would be taken for a word that the job fills in."""
-    for text in map(str, cell.parameters["argv"]):
+    for text in map(str, [*cell.parameters["argv"], cell.parameters["cwd"] or ""]):
         plain = text.replace("{{", "{").replace("}}", "}")
         if plain != text and (match := WORD.search(plain)):
             return match[0]

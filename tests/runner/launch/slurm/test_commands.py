@@ -38,6 +38,11 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
+def test_what_has_no_line_end_in_its_first_mib_is_no_answer() -> None:
+    assert commands._text(b"x" * (commands.MOST_BYTES + 1) + b"\n") == ""
+    assert commands._text(b"1\n" + b"x" * commands.MOST_BYTES) == "1\n"
+
+
 def test_a_job_is_submitted_and_its_id_read(slurm: Answering) -> None:
     asked = slurm({"sbatch": Said(0, "Welcome to the cluster!\n12;alpha\n", "")})
     assert commands.submit(Path("/runs/job.sh"), {}) == 12
