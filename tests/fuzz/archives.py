@@ -36,7 +36,7 @@ class Archives:
         """The campaign's archive."""
         with tempfile.TemporaryDirectory() as name:
             runs = Path(name) / "runs"
-            campaign.lay_out(runs, {})
+            campaign.lay_out(runs)
             target = runs / "x.tar.gz"
             said(["export", campaign.NAME, "--runs", str(runs), "-o", str(target)])
             return target.read_bytes()

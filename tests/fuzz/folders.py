@@ -23,8 +23,10 @@ from tests.fuzz.case import FindingError, printable, said, strict
 from tests.fuzz.mutation import mutated, mutated_json, some
 from tests.runner import campaigns
 from tests.runner.launch.test_campaign import Nodes
+from tests.runner.test_mutated import CLUSTER, MATRIX
 
 FORMATS = ("json", "csv", "table", "markdown")
+FLAT = ("--shape", "flat", "--format", "json")
 KEPT = ("status", "step_time_ms", "samples_per_s", "memory_used_mib", "final_loss")
 
 
@@ -57,7 +59,7 @@ class Folders:
         path, _, content = data.partition(b"\n")
         runs, name = folder / "runs", path.decode()
         if not runs.exists():
-            campaign.lay_out(runs, {})
+            campaign.lay_out(runs)
             self.rows = self.rows or _rows(runs)
         (runs / name).write_bytes(content)
         what = sum(data[-64:]) + len(data)
@@ -79,7 +81,7 @@ class Folders:
     def _read(self, runs: Path, path: str, which: int) -> None:
         where = ["--runs", str(runs)]
         if which == 2:
-            (runs / "a.json").write_text(said(["collect", *where, "--format", "json"]).out)
+            (runs / "a.json").write_text(said(["collect", *where, *FLAT]).out)
             said(["compare", str(runs / "a.json"), campaign.NAME, *where])
             return
         asks = ["collect", "--format", FORMATS[which - 3]] if which > 2 else ["status"]
@@ -95,7 +97,9 @@ class Folders:
 
 
 def _rows(runs: Path) -> dict[str, dict[str, Any]]:
-    answer = said(["collect", "--runs", str(runs), "--format", "json"])
+    answer = said(["collect", "--runs", str(runs), *FLAT])
+    if "report it with" in answer.out:
+        raise FindingError("no kind of file refuses it: what catches all else does")
     return {row["cell"]: row for row in strict("collect", answer.out)["rows"]}
 
 
@@ -105,7 +109,7 @@ def again(runs: Path, path: str) -> None:
     view, nodes = View(Screen(file=out)), Nodes()
     nodes.commit, nodes.data = campaigns.COMMIT, campaigns.DATA
     try:
-        bench(campaign.matrix(), campaign.cluster(), runs, engine=nodes, view=view)
+        bench(MATRIX, CLUSTER, runs, engine=nodes, view=view)
     except UserError as error:
         printable("bench's refusal", str(error))
         if path.count("/") > 2:

@@ -74,7 +74,9 @@ class Bench:
         self.home = home.resolve()
         tempfile.tempdir = str(self.home)
         os.chdir(self.home)
-        os.environ.update(dict.fromkeys(HOMES, str(self.home)))
+        user = self.home / "user"
+        user.mkdir()
+        os.environ.update(dict.fromkeys(HOMES, str(user)))  # matplotlib makes the folder it is told
         self.guard = Guard(self.home)
         self.warm: set[str] = set()
         # What a case leaves that ends this process, or that nothing can stop.

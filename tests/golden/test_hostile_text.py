@@ -9,9 +9,8 @@ import csv
 import io
 import json
 import re
-import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ import pytest
 
 from runner.__main__ import main
 from runner.base.errors import UserError
-from runner.commands import systems
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
-from tests.budget import some
 from tests.golden.places import inventory
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, inspected, sampled, torch_gpt, write
@@ -95,18 +92,6 @@ def campaign(runs: Path, more: str = "", facts: Mapping[str, Any] | None = None)
     return told.path
 
 
-def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of each text in a file's JSON; those of a list are one place."""
-    if isinstance(content, Mapping):
-        for key, inner in content.items():
-            yield from leaves(inner, (*path, key))
-    elif isinstance(content, list):
-        for inner in content:
-            yield from leaves(inner, (*path, None))
-    elif isinstance(content, str):
-        yield path
-
-
 def poisoned(content: Any, path: tuple[Any, ...], text: str = HOSTILE) -> Any:
     """The content with the text behind what stands at a place."""
     if not path:
@@ -121,53 +106,6 @@ def poisoned(content: Any, path: tuple[Any, ...], text: str = HOSTILE) -> Any:
 def poison(folder: Path, glob: str, path: tuple[Any, ...], text: str = HOSTILE) -> None:
     for file in folder.glob(glob):
         file.write_text(json.dumps(poisoned(json.loads(file.read_text()), path, text)))
-
-
-FILES = {
-    "campaign.json": names.CAMPAIGN,
-    "inspect": f"{names.INSPECTED}/*.json",
-    "run.json": f"{names.ATTEMPTS}/{names.RUN}",
-    "outcome.json": f"{names.ATTEMPTS}/{names.OUTCOME}",
-    "halt": f"{names.ATTEMPTS}/{names.HALT}",
-    "done.json": f"{names.ATTEMPTS}/{names.NODES}/*/{names.DONE}",
-}
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_every_text_of_a_campaigns_folder_may_be_hostile(
-    file: str, tmp_path: Path, ran: Runs
-) -> None:
-    """Each text of each file in turn, by day a tenth, then all of these that may be so at once
-    through every format. A new field is among them.
-    """
-    good = campaign(tmp_path / "good")
-    glob = FILES[file]
-    places = dict.fromkeys(
-        place for path in good.glob(glob) for place in leaves(json.loads(path.read_text()))
-    )
-    assert places
-
-    def shown(
-        chosen: Iterable[tuple[Any, ...]], forms: Iterable[str], compared: Sequence[str]
-    ) -> None:
-        shutil.copytree(tmp_path / "good", tmp_path / "bad")
-        bad = tmp_path / "bad" / good.name
-        for place in chosen:
-            poison(tmp_path / "bad", f"{good.name}/{glob}", place)
-        if file in ("halt", "done.json"):  # read where bench died before it wrote the outcome
-            for path in bad.glob(f"{names.ATTEMPTS}/{names.OUTCOME}"):
-                path.unlink()
-        for command, *words in (TEXTS[form] for form in forms):
-            ran(command, "--runs", tmp_path / "bad", *words)
-        for form in compared:
-            ran("compare", good, bad, "--format", form)
-        accepted.extend(place for place in chosen if readable(bad))
-        shutil.rmtree(tmp_path / "bad")
-
-    accepted: list[tuple[Any, ...]] = []
-    for place in some(places):
-        shown([place], ["table", "status"], ["table"])
-    shown(list(accepted), TEXTS, ["table", "markdown", "json"])
 
 
 AT_ONCE: Mapping[str, list[tuple[str | None, ...]]] = {
@@ -287,62 +225,6 @@ def test_an_exports_tables_are_as_harmless(hostile: Path, tmp_path: Path, ran: R
             Shown(stream.read().decode())
 
 
-def test_a_log_is_parsed(hostile: Path, ran: Runs) -> None:
-    logs = list(hostile.glob("*/repeat*/attempt*/nodes/*/launcher.log"))
-    assert logs
-    for log in logs:
-        for form in ("table", "json"):
-            ran("parse", log, "--format", form)
-            ran("parse", log, "--format", form, "--system", "torch_gpt")
-
-
-def test_logs_from_elsewhere_are_shown_and_imported(
-    hostile: Path, tmp_path: Path, ran: Runs
-) -> None:
-    logs = hostile.glob("*/repeat*/attempt*/nodes/*/launcher.log")
-    log = max(logs, key=lambda path: path.stat().st_size)
-    named = tmp_path / f"{HOSTILE.replace('/', ' ')}.log"
-    shutil.copy(log, named)
-    for form in ("table", "markdown", "csv", "json"):
-        shown = ran("parse", "--each", log, named, tmp_path / f"none{OBEYED}", "--format", form)
-        assert "torch_gpt" in shown.out
-        if form == "csv":
-            cells = [cell for row in csv.reader(io.StringIO(shown.out)) for cell in row]
-            assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
-    runs, note = tmp_path / "imported", json.dumps(f"note {MARKED}")
-    words = ("--devices", 2, "--device-name", PRINTABLE, "--set", f"note={note}")
-    ran("import", named, "--into", "others", "--runs", runs, *words)
-    (file,) = runs.glob(f"others/{names.ATTEMPTS}/{names.RUN}")
-    content = json.loads(file.read_text())
-    for place in leaves({"imported": content["imported"], "cell": content["cell"]}):
-        file.write_text(json.dumps(poisoned(content, place)))
-        assert "others" in ran("collect", "--runs", runs).out
-        assert "Traceback" not in ran("import", log, "--into", "others", "--runs", runs, *words).err
-
-
-def test_a_saved_table_is_compared(hostile: Path, tmp_path: Path, ran: Runs) -> None:
-    """Another's JSON, in which every text is hostile."""
-    good = campaign(tmp_path / "good")
-    content = json.loads(ran("collect", "--runs", good.parent, "--format", "json").out)
-    table = tmp_path / "table.json"
-    forms = ("table", "markdown", "json")
-    for number, place in enumerate(some(dict.fromkeys(leaves(content)))):
-        table.write_text(json.dumps(poisoned(content, place)))
-        ran("compare", table, good, "--format", forms[number % 3])
-
-
-def test_an_archives_member_may_have_any_name(tmp_path: Path, ran: Runs) -> None:
-    for name in (f"../{HOSTILE}", f"c/{HOSTILE}", HOSTILE):
-        for kind in (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE):
-            target = tmp_path / "x.tar.gz"
-            with tarfile.open(target, "w:gz") as archive:
-                member = tarfile.TarInfo(name)
-                member.type, member.linkname = kind, HOSTILE
-                archive.addfile(member)
-                archive.addfile(member)
-            assert ran("collect", "--campaign", target).err.startswith("error: ")
-
-
 def test_a_dry_run_shows_any_value(tmp_path: Path, ran: Runs) -> None:
     """Values of a matrix, and addresses, variables and launchers of an inventory."""
     # A matrix of YAML takes no line break as it is, but by an escape.
@@ -358,73 +240,3 @@ def test_a_dry_run_shows_any_value(tmp_path: Path, ran: Runs) -> None:
         folder = tmp_path / f"other{len(list(tmp_path.iterdir()))}"
         place = inventory(folder, {"nodes": {"hosts": hosts}})
         ran("bench", "--matrix", matrix, "-i", place, "--dry-run", "--runs", tmp_path / "r")
-
-
-def test_a_matrix_may_have_any_key_and_value(tmp_path: Path, ran: Runs) -> None:
-    matrix = tmp_path / "m.yaml"
-    for content in (
-        {HOSTILE: 1},
-        {"defaults": {"system": HOSTILE}},
-        {"defaults": {"system": "torch_gpt", HOSTILE: 1}},
-        {"defaults": {"system": "torch_gpt", "model": HOSTILE}},
-        {"defaults": {"system": "torch_gpt", "env": {HOSTILE: "x"}}},
-        {"defaults": {"system": "torch_gpt"}, "axes": {HOSTILE: [1]}},
-        {"name": HOSTILE, "defaults": {"system": "torch_gpt"}},
-        {"defaults": {"system": "torch_gpt"}, "baseline": HOSTILE},
-    ):
-        matrix.write_text(json.dumps(content))
-        assert ran("bench", "--matrix", matrix, "--dry-run").err.startswith("error: ")
-    matrix.write_text(f"defaults: {HOSTILE}\n\x1b[2J: [", encoding="utf-8")
-    assert ran("bench", "--matrix", matrix, "--dry-run").err.startswith("error: ")
-
-
-ENV: dict[str, Any] = {
-    "system": {"kernel": "5.15", "os": "Ubuntu"},
-    "cpu": {"model": "EPYC", "cores": 64},
-    "memory": {"total_mib": 515_000},
-    "gpu": {"driver": "535", "problem": None, "devices": [{"name": "H200", "power.limit": "700"}]},
-    "packages": {"libnccl2": "2.18"},
-    "systems": {"torch_gpt/torch-2.1": {"identity": {"commit": "a" * 40}, "torch": "2.1.0"}},
-    "datasets": {"default": {"sha256": {"a.bin": "b" * 64}}},
-    "network": {"interfaces": {"eth0": {"mtu": 9000, "carries": "cluster"}}},
-}
-
-
-def test_what_nodes_say_of_themselves_is_shown(tmp_path: Path, ran: Runs) -> None:
-    """Each fact of one node in turn, wide and narrow; roles' words and unreachable nodes' too."""
-    (tmp_path / "env").mkdir()
-    asked = {
-        "at": 1.0,
-        "roles": ["dataset", f"r{HOSTILE}"],
-        "nodes": {
-            "n1": {"lost": False, "failures": [{"role": "dataset", "message": HOSTILE}]},
-            "n2": {"lost": False, "failures": [{"role": f"r{HOSTILE}", "message": "x"}]},
-            "n3": {"lost": True, "failures": []},
-        },
-    }
-    (tmp_path / names.ASKED).write_text(json.dumps(asked))
-    (tmp_path / "env" / "n3.json").write_text(json.dumps({"unreachable": f"ssh: {HOSTILE}"}))
-    (tmp_path / "env" / "n2.json").write_text(json.dumps({"env": ENV}))
-    for place in dict.fromkeys(leaves(ENV)):
-        (tmp_path / "env" / "n1.json").write_text(json.dumps({"env": poisoned(ENV, place)}))
-        for form in ("table", "json"):
-            ran("doctor", "--from", tmp_path, "--format", form)
-
-
-def test_whatever_an_error_says(ran: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a node that is out of reach, of a path, of a word on the command line."""
-    ran("systems", HOSTILE)
-    ran("status", "--campaign", HOSTILE)
-    ran("collect", "--runs", f"/nowhere/{OBEYED}")
-    ran("collect", "--format", HOSTILE)
-    ran("collect", HOSTILE)
-    ran(HOSTILE)
-    for error in (UserError(f"n1 cannot be used: {HOSTILE}"), OSError(28, HOSTILE, HOSTILE)):
-
-        def fail(chosen: object, error: Exception = error) -> int:
-            raise error
-
-        monkeypatch.setattr(systems, "run", fail)
-        shown = ran("systems")
-        assert shown.err.startswith("error: ")
-        assert len(shown.err.splitlines()) == 1
