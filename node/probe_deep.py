@@ -306,7 +306,7 @@ def storage(process: Any, say: Any) -> None:
     size = int(process.spec["storage_mib"])
     process.store.set(f"storage/{process.node}", _kind(folder))
     kinds = [process.store.get(f"storage/{node}").decode() for node in range(process.nodes)]
-    if any(kind.startswith(SHARED) for kind in kinds) and not process.spec.get("storage_all"):
+    if any(kind.startswith(SHARED) for kind in kinds):
         for node in range(process.nodes):
             if node == process.node:
                 _disk(process, say, folder, max(LEAST_MIB, size // process.nodes))

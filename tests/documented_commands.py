@@ -48,7 +48,7 @@ ELSEWHERE = {
     "make test": "runs this test",
     "ssh-copy-id train@10.0.0.11": "asks for a password: OpenSSH's own program",
     "trainbench accept -i inventory/mine --soak 24h": "takes a day",
-    "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node"
+    "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node localhost"
     " >/var/log/trainbench-accept.log 2>&1": "a site's own script, of a user that it has",
     'systemd-run --user --unit=bench --working-directory="$PWD"'
     " trainbench bench matrix.yaml -i inventory/mine": "needs a systemd, which test machines lack",

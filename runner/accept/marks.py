@@ -76,12 +76,12 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
     """Return figures that are lower than those of the same place in earlier acceptances.
 
     By more than healthy figures differ, and by more than noise explains. Acceptances with other
-    options do not count.
+    options do not count; what only earlier ones had is no option any more.
     """
     alike = [
         state_before
         for state_before in earlier
-        if dict(state_before.options) == dict(state.options)
+        if state.options.items() <= state_before.options.items()
     ][-KEPT:]
     values: dict[tuple[object, ...], list[float]] = {}
     for state_before in alike:

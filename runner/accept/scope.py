@@ -57,7 +57,6 @@ class AcceptOptions:
     quick: bool = False
     product_s: float = 120.0
     storage_mib: int = 1024
-    storage_all: bool = False
     train_iters: int = 40
     soak_s: float = 0.0
     node: str = ""
@@ -101,7 +100,6 @@ class AcceptOptions:
             stall_s=60.0,
             product_s=self.product_s,
             storage_mib=self.storage_mib,
-            storage_all=self.storage_all,
             left_out=self.left_out,
         )
 
@@ -119,22 +117,17 @@ def arguments(options: Mapping[str, Any]) -> list[str]:
 
     A matrix is named without its folder, which may hold a user's name.
 
-    >>> arguments(AcceptOptions(quick=True, storage_mib=2048, left_out=("memory",)).to_json())
-    ['--quick', '--storage-gib', '2', '--leave-out', 'memory']
+    >>> arguments(AcceptOptions(quick=True, left_out=("memory",)).to_json())
+    ['--quick', '--leave-out', 'memory']
     """
-    quick, node = bool(options.get("quick")), options.get("node")
+    node = options.get("node")
     possible = [stage for stage in STAGES if not node or stage not in OF_ALL_NODES]
     stages = options.get("stages") or possible
-    usual_mib = QUICK["storage_mib"] if quick else AcceptOptions.storage_mib
-    storage_mib = options.get("storage_mib", usual_mib)
-    argv = ["--quick"] * quick
+    argv = ["--quick"] * bool(options.get("quick"))
     argv += ["--node", node] if node else []
     if len(stages) < len(possible):
         argv += [text for stage in stages for text in ("--stage", stage)]
     argv += ["--soak", f"{options['soak_s']:.15g}s"] if options.get("soak_s") else []
-    if storage_mib != usual_mib:
-        argv += ["--storage-gib", f"{storage_mib / 1024:.15g}"]
-    argv += ["--storage-all"] * bool(options.get("storage_all"))
     argv += ["--matrix", PurePath(options["matrix"]).name] if options.get("matrix") else []
     return argv + [text for test in options.get("left_out", ()) for text in ("--leave-out", test)]
 

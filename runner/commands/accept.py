@@ -26,12 +26,12 @@ same command resumes.
   python -m runner accept -i inventory/mine                 all of it
   python -m runner accept -i inventory/mine --quick         all stages, minutes
   python -m runner accept -i inventory/mine --soak 24h      plus a day of training on all nodes
-  python -m runner accept --quick --node                    this machine alone, under a minute
+  python -m runner accept --quick --node localhost          this machine alone, under a minute
 
 alike     what doctor compares: drivers, versions, clocks, limits, quotas, MTU, time
 devices   each device: sustained matrix products, each result checked; memory; copies
 links     all-reduce, all-gather, all-to-all, send and receive: in nodes, pairs, all nodes
-storage   checkpoint-like writes and reads, --storage-gib per node; 10 % of the disk stays free
+storage   checkpoint-like writes and reads of 1 GiB per node; 10 % of the disk stays free
 training  each node alone, then 2, 4, ... and all; same losses; scaling; --soak
 
 RUNS/.accept/<inventory>/<N>/ gets healthy.txt, failing.txt, answer.json, junit.xml and report.html,
@@ -39,7 +39,6 @@ a page for the provider without names of hosts and users. docs/how-to/accept.md
 
 exit codes: 0 pass; 1 fail; 2 nothing failed, but something could not be tested; 130 Ctrl-C
 """
-MOST_GIB = 10_000.0
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
@@ -64,12 +63,7 @@ def add_parser(commands: Commands) -> None:
         "--quick", action="store_true", help="shorter stages; trains on single nodes and on all"
     )
     command.add_argument(
-        "--node",
-        nargs="?",
-        const="-",
-        default="",
-        metavar="HOST",
-        help="test one node alone, without training; HOST is optional with one node in all",
+        "--node", default="", metavar="HOST", help="test one node alone, without training"
     )
     command.add_argument(
         "--stage", choices=STAGES, action="append", help="run this stage only; may be repeated"
@@ -80,14 +74,6 @@ def add_parser(commands: Commands) -> None:
         default=0.0,
         metavar="TIME",
         help="train this long on all nodes: 30min, 24h",
-    )
-    command.add_argument(
-        "--storage-gib", type=_gib, metavar="GIB", help="GiB to write on each node (default: 1)"
-    )
-    command.add_argument(
-        "--storage-all",
-        action="store_true",
-        help="load a shared file system from all nodes at once",
     )
     command.add_argument(
         "--matrix", metavar="FILE", default="", help="train its first cell instead of a small GPT-2"
@@ -118,17 +104,6 @@ def _duration(word: str) -> float:
     return value
 
 
-def _gib(word: str) -> float:
-    """Read GiB that are written on a node."""
-    try:
-        value = float(word)
-    except ValueError:
-        value = -1.0
-    if not 0.0625 <= value <= MOST_GIB:
-        raise argparse.ArgumentTypeError(f"{word!r} must be from 0.0625 (64 MiB) to {MOST_GIB:g}")
-    return value
-
-
 def run(chosen: argparse.Namespace) -> int:
     """Accept, print the answer, and leave it in its folder."""
     from runner.accept import output_files
@@ -139,7 +114,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     cluster = load_inventory(chosen.inventory)
     hosts = [node.host for node in cluster.nodes]
-    node = hosts[0] if chosen.node == "-" else chosen.node
+    node = chosen.node
     if node and node not in hosts:
         raise UserError(
             f"--node {node}: the inventory {cluster.name} has no such node{nearest(node, hosts)};"
@@ -158,10 +133,10 @@ def run(chosen: argparse.Namespace) -> int:
         else:
             say(plan)
         return 0
-    if chosen.node == "-" and os.geteuid() == 0:
+    if node == "localhost" and os.geteuid() == 0:
         raise UserError(
-            "accept --node measures nothing as root; run it as another user:"
-            " runuser -u USER -- trainbench accept --quick --node"
+            "accept --node localhost measures nothing as root; run it as another user:"
+            " runuser -u USER -- trainbench accept --quick --node localhost"
         )
     try:
         session = accept(chosen.inventory, chosen.runs, options, ALL, new=chosen.new)
@@ -207,12 +182,9 @@ def _options(chosen: argparse.Namespace, node: str) -> "AcceptOptions":
             " one of them out, or choose the other stages with --stage"
         )
     settings: dict[str, Any] = dict(QUICK) if chosen.quick else {}
-    if chosen.storage_gib is not None:
-        settings["storage_mib"] = int(1024 * chosen.storage_gib)
     return AcceptOptions(
         stages=stages,
         quick=chosen.quick,
-        storage_all=chosen.storage_all,
         soak_s=chosen.soak,
         node=node,
         matrix=chosen.matrix,

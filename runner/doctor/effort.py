@@ -13,7 +13,7 @@ class Effort:
     every pair once; `small`: small messages, too. `patience_s` is how long a process waits for the
     others: with less than `stall_s` it gives up first, with more the supervisors say which process
     holds up the others.
-    `storage_all`: all nodes load a file system that they share at once. `left_out` are tests.
+    `left_out` are tests.
     """
 
     seconds: float = 1.0
@@ -24,7 +24,6 @@ class Effort:
     stall_s: float = START_S
     product_s: float = 60.0
     storage_mib: int = 1024
-    storage_all: bool = False
     left_out: tuple[str, ...] = ()
 
     def limit_s(self, nodes: int) -> float:

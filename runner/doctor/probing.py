@@ -112,7 +112,6 @@ def plan(
             "patience": effort.patience_s,
             "product_seconds": effort.product_s,
             "storage_mib": effort.storage_mib,
-            "storage_all": effort.storage_all,
             "checks": list(checks),
             "tests": [test for test in DEVICE_TESTS[cluster.device] if test not in effort.left_out],
         }

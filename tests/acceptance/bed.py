@@ -117,7 +117,7 @@ class Accepting:
         chosen = [word for stage in stages for word in ("--stage", stage)]
         argv = [
             *(sys.executable, "-m", "runner", "accept", "-i", str(made.inventory)),
-            *("--runs", str(made.runs), "--quick", "--storage-gib", "0.0625", "--format", "json"),
+            *("--runs", str(made.runs), "--quick", "--format", "json"),
             *(*chosen, *more),
         ]
         with self._out.open("w") as out, self._err.open("a") as err:

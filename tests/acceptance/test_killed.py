@@ -77,7 +77,7 @@ def on_slurm() -> Iterator[Place]:
 def command(place: Place, *more: str) -> list[str]:
     """The one command that is killed and run again."""
     argv = [sys.executable, "-m", "runner", "accept", *place.words, "--runs", str(place.runs)]
-    return [*argv, "--quick", "--storage-gib", "0.125", *more]
+    return [*argv, "--quick", *more]
 
 
 def killed_in(place: Place, stage: str, log: Path) -> list[str]:

@@ -31,7 +31,7 @@ def group(real_nodes: RealNodes) -> Group:
 def argv(group: Group, runs: Path, *stages: str) -> list[str]:
     words = [word for stage in stages for word in ("--stage", stage)]
     command = [sys.executable, "-m", "runner", "accept", "-i", str(group.inventory)]
-    return [*command, "--runs", str(runs), "--quick", "--storage-gib", "0.0625", *words]
+    return [*command, "--runs", str(runs), "--quick", *words]
 
 
 def test_the_node_with_another_mtu_is_named(tmp_path: Path, group: Group) -> None:

@@ -310,7 +310,6 @@ def test_the_plan_asks_no_node(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         ["--soak", "soon"],
         ["--leave-out", "memroy"],
-        ["--storage-gib", "nan"],
         ["--marks", "no-such.yaml"],
         ["--node", "n9"],
         ["--matrix", "no-such.yaml"],
@@ -334,8 +333,7 @@ def test_a_mistake_is_refused(words: list[str], capsys: pytest.CaptureFixture[st
     [
         [],
         ["--quick", "--leave-out", "memory", "--leave-out", "node"],
-        ["--storage-gib", "0.0654296875", "--storage-all", "--soak", "2592000s"],
-        ["--quick", "--storage-gib", "10000"],
+        ["--soak", "2592000s"],
         ["--stage", "alike", "--stage", "training", "--soak", "1800s"],
         ["--quick", "--node", "localhost"],
         ["--node", "localhost", "--stage", "storage"],
