@@ -15,6 +15,7 @@ from typing import Any
 from node.schema import Fields, Number, Text, UnfitError
 from runner.accept.acceptance import AcceptState, NodeFault
 from runner.accept.remedies import remedy
+from runner.accept.scope import AcceptOptions
 from runner.base.errors import UserError
 from runner.doctor.probe_tests import TESTS, floor_of
 from runner.doctor.slow_figures import location, rounded
@@ -76,12 +77,14 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
     """Return figures that are lower than those of the same place in earlier acceptances.
 
     By more than healthy figures differ, and by more than noise explains. Acceptances with other
-    options do not count; what only earlier ones had is no option any more.
+    options do not count; what is no option any more is passed over.
     """
+    known = AcceptOptions.__dataclass_fields__.keys()
     alike = [
         state_before
         for state_before in earlier
-        if state.options.items() <= state_before.options.items()
+        if {key: value for key, value in state_before.options.items() if key in known}
+        == dict(state.options)
     ][-KEPT:]
     values: dict[tuple[object, ...], list[float]] = {}
     for state_before in alike:

@@ -72,16 +72,8 @@ def add_parser(commands: Commands) -> None:
         help=f"what changed (default: {FIGURES[0]})",
     )
     command.add_argument(
-        "--smallest", type=_percent, default=1.0, metavar="PERCENT",
-        help="the smallest change that counts (default: 1)",
-    )  # fmt: skip
-    command.add_argument(
-        "--confidence", type=_confidence, default=99.0, metavar="PERCENT",
+        "--sure", type=_sure, default=99.0, metavar="PERCENT",
         help="probability that the answer must have (default: 99)",
-    )  # fmt: skip
-    command.add_argument(
-        "--most", type=_runs, default=600, metavar="RUNS",
-        help="stop after this many runs (default: 600)",
     )  # fmt: skip
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
@@ -92,26 +84,14 @@ def add_parser(commands: Commands) -> None:
     )
 
 
-def _number(word: str, least: float, most: float, kind: str) -> float:
+def _sure(word: str) -> float:
     try:
         value = float(word.removesuffix("%"))
     except ValueError:
         value = -1.0
-    if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{word!r} is not {kind} of {least:g} to {most:g}")
+    if not 51 <= value <= 99.9999:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage of 51 to 99.9999")
     return value
-
-
-def _percent(word: str) -> float:
-    return _number(word, 0.01, 100, "a percentage")
-
-
-def _confidence(word: str) -> float:
-    return _number(word, 51, 99.9999, "a percentage")
-
-
-def _runs(word: str) -> int:
-    return int(_number(word, 6, 100_000, "a number of runs"))
 
 
 def _seconds(word: str) -> float:
@@ -174,7 +154,7 @@ def _session(chosen: argparse.Namespace) -> BisectSession:
     if len(cells) > 1 or matrix.tune is not None:
         names = ", ".join(cell.name for cell in cells[:5])
         raise UserError(f"bisect takes one cell, and there are {len(cells)} ({names}); use --only")
-    options = BisectOptions(chosen.figure, chosen.smallest, chosen.confidence / 100, chosen.most)
+    options = BisectOptions(chosen.figure, chosen.sure / 100)
     return BisectSession(
         replace(matrix, cells=tuple(cells)),
         inventory(),

@@ -13,7 +13,6 @@ from runner.base.paths import existing_path
 from runner.base.streams import say, terminal_width
 
 if TYPE_CHECKING:
-    from runner.compare.side import Side
     from runner.versions.ci_session import CiSession
     from runner.versions.version import Version
 
@@ -25,7 +24,6 @@ that noise is the same for both.
   python -m runner ci perf.yaml --base origin/main                      this commit against main
   python -m runner ci perf.yaml --base torch==2.12.1 --head torch==2.13.0
   python -m runner ci perf.yaml --base pin=torch-2.12 --head pin=torch-2.13
-  python -m runner ci perf.yaml --baseline main.json                    against a stored table
   python -m runner ci perf.yaml --base origin/main --markdown comment.md --junit ci.xml
 
 A version is a revision of FILE's own git repository (or --repository), a package as
@@ -50,13 +48,8 @@ def add_parser(commands: Commands) -> None:
     command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
     add_runs(command)
-    against = command.add_mutually_exclusive_group(required=True)
-    against.add_argument("--base", metavar="VERSION", help="the version to compare with")
-    against.add_argument(
-        "--baseline",
-        type=existing_path,
-        metavar="TABLE",
-        help="compare with a table that --save wrote",
+    command.add_argument(
+        "--base", required=True, metavar="VERSION", help="the version to compare with"
     )
     command.add_argument(
         "--head", default="HEAD", metavar="VERSION", help="the version to judge (default: HEAD)"
@@ -90,9 +83,6 @@ def add_parser(commands: Commands) -> None:
         "--markdown", type=Path, metavar="FILE", help="also write the answer as Markdown"
     )
     command.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML")
-    command.add_argument(
-        "--save", type=Path, metavar="FILE", help="also write HEAD's table, for a later --baseline"
-    )
 
 
 def _pairs(word: str) -> int:
@@ -147,10 +137,6 @@ def run(chosen: argparse.Namespace) -> int:
         write_text(chosen.markdown, to_text(result, title, "markdown", 0))
     if chosen.junit is not None:
         write_text(chosen.junit, to_junit(result, title))
-    if chosen.save is not None and result.comparison is not None:
-        from runner.base.escapes import json_text
-
-        write_text(chosen.save, json_text(session.stored()) + "\n")
     return CODES[result.verdict]
 
 
@@ -173,8 +159,7 @@ def _session(chosen: argparse.Namespace) -> CiSession:
     }
     options = CiOptions(
         head=_version(chosen, chosen.head, "--head"),
-        base=_version(chosen, chosen.base, "--base") if chosen.base is not None else None,
-        stored=_stored(chosen.baseline) if chosen.baseline is not None else None,
+        base=_version(chosen, chosen.base, "--base"),
         limits=limits,
         pairs=chosen.pairs,
         alarm_percent=chosen.alarm,
@@ -197,17 +182,3 @@ def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:
         return pin_set(word)
     here = chosen.repository or repository_of(chosen.file.resolve().parent)
     return git_history.commit_of(here, word, option)
-
-
-def _stored(path: Path) -> Side:
-    """Read a table that `ci --save` or `collect --format json` wrote."""
-    from node.parsing import MOST_BYTES, parse
-    from node.schema import MOST_DEPTH, MOST_ITEMS, Plain, UnfitError
-    from runner.base.files import read_text
-    from runner.compare.side import saved
-
-    try:
-        text = read_text(path, MOST_BYTES, "a saved table")
-        return saved(str(path), parse(text, Plain(MOST_DEPTH, MOST_ITEMS, lines=True)))
-    except UnfitError as error:
-        raise UserError(f"{path} is not a saved table: {error}") from None

@@ -40,6 +40,8 @@ from runner.versions.version import Version, VersionCell, refuse_open, with_vers
 LONGEST_NAME = 64
 MOST_FAILURES = 2  # pairs in which a version's run failed, before it is skipped
 RETRIES = 1
+SMALLEST_PERCENT = 1.0  # the smallest change that counts
+MOST = 600  # runs in all
 BUILD_S = 10.0  # until one was timed
 NEW_PAIR_S = 5.0  # likewise
 WHY = {
@@ -52,12 +54,10 @@ Repeat = tuple[Cell, int]
 
 @dataclass(frozen=True)
 class BisectOptions:
-    """What the command line says. `most`: runs in all."""
+    """What the command line says."""
 
     figure: str
-    smallest_percent: float = 1.0
     confidence: float = 0.99
-    most: int = 600
 
 
 @dataclass
@@ -126,7 +126,7 @@ class BisectSession:
     @cached_property
     def rules(self) -> BisectRules:
         """When to stop."""
-        return BisectRules(math.log1p(self.options.smallest_percent / 100), self.options.confidence)
+        return BisectRules(math.log1p(SMALLEST_PERCENT / 100), self.options.confidence)
 
     def resume(self) -> None:
         """Take up what ran before. Raises UserError where that was of other versions."""
@@ -155,7 +155,7 @@ class BisectSession:
         return Bisected(
             cell=self.version_cell(0).shared_name,
             figure=self.options.figure,
-            smallest_percent=self.options.smallest_percent,
+            smallest_percent=SMALLEST_PERCENT,
             confidence=self.options.confidence,
             versions=tuple(
                 BisectVersion(
@@ -268,8 +268,8 @@ class BisectSession:
 
     def over(self) -> bool:
         """Whether it has ended, or may not run longer."""
-        if len(self.pairs) * 2 >= self.options.most and not self.unfinished():
-            self.stopped = f"{self.options.most} runs were made, the most that --most allows"
+        if len(self.pairs) * 2 >= MOST and not self.unfinished():
+            self.stopped = f"{MOST} runs were made, and it is not sure yet: runs of more steps help"
         return bool(self.stopped) or (isinstance(self.next(), BisectEnd) and not self.unfinished())
 
     def unfinished(self) -> list[BisectPair]:

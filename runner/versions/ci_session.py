@@ -1,5 +1,5 @@
-"""One `ci`: a matrix with two versions that take turns on the same nodes, or with one against a
-stored baseline; what is worse, and how sure that is.
+"""One `ci`: a matrix with two versions that take turns on the same nodes; what is worse, and how
+sure that is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +40,10 @@ Repeat = tuple[Cell, int]
 
 @dataclass(frozen=True)
 class CiOptions:
-    """What the command line says; without `base` there is a `stored` side to compare with."""
+    """What the command line says."""
 
     head: Version
-    base: Version | None
-    stored: Side | None = None
+    base: Version
     limits: Mapping[str, float] = field(default_factory=dict)
     pairs: int | None = None
     alarm_percent: float = ALARM_PERCENT
@@ -122,7 +121,7 @@ class CiSession:
     @property
     def versions(self) -> list[Version]:
         """The versions that run, the base first."""
-        return [item for item in (self.options.base, self.options.head) if item is not None]
+        return [self.options.base, self.options.head]
 
     @cached_property
     def cells_by_version(self) -> dict[str, list[VersionCell]]:
@@ -141,10 +140,8 @@ class CiSession:
                 f"the matrix {self.matrix.name} has cells that differ in `pin` alone; that is what"
                 " ci compares, so name one pin set under `defaults`"
             )
-        ours, *second_cells = cells_by_label.values()
-        if second_cells and any(
-            a.cell.digest == b.cell.digest for a, b in zip(ours, *second_cells, strict=True)
-        ):
+        turns = zip(*cells_by_label.values(), strict=True)
+        if len(cells_by_label) < 2 or any(a.cell.digest == b.cell.digest for a, b in turns):
             raise UserError(
                 f"{' and '.join(cells_by_label)} are the same version: name two that differ"
             )
@@ -172,7 +169,7 @@ class CiSession:
             repeats=len(self.matrix.seeds) or pairs,
             until_percent=None,
             shuffle_seed=None,
-            baseline=None if self.options.base is None else f"{AXIS}={self.options.base.label}",
+            baseline=f"{AXIS}={self.options.base.label}",
         )
 
     @cached_property
@@ -220,7 +217,7 @@ class CiSession:
         table = values(read_campaign(self.campaign, Path.cwd()))
         sides = {label: self._side(label, table) for label in self.cells_by_version}
         head = sides[self.options.head.label]
-        base = self.options.stored or sides[self.versions[0].label]
+        base = sides[self.options.base.label]
         failed = [
             f"{row['cell']} of {item.name}: {row['status']}: {row.get('reason') or 'unknown'}"
             for item in sides.values()
@@ -231,13 +228,8 @@ class CiSession:
             return CiResult(None, failed, tally)
         limits = self._limits(base, head)
         noisy = sum(JUDGED[name].by_runs for name in limits) * len(head.rows)
-        judging = Judging(
-            comparisons_for(self.options.alarm_percent, max(noisy, 1)),
-            paired=self.options.stored is None,
-        )
-        comparison = compare_campaigns(
-            base, head, limits, judging=judging, rule=self._rule(judging)
-        )
+        judging = Judging(comparisons_for(self.options.alarm_percent, max(noisy, 1)), paired=True)
+        comparison = compare_campaigns(base, head, limits, judging=judging, rule=self._rule())
         return CiResult(comparison, [], tally)
 
     def _limits(self, base: Side, head: Side) -> dict[str, float]:
@@ -250,17 +242,12 @@ class CiSession:
                 return {name: THRESHOLDS["samples_per_s"]}
         return {"samples_per_s": THRESHOLDS["samples_per_s"]}
 
-    def _rule(self, judging: Judging) -> str:
-        how = "Student's t over pairs of runs that took turns"
-        if not judging.paired:
-            how = (
-                "Welch's t over the runs of both, which did not take turns: what changed on the"
-                " machine since the baseline counts, too"
-            )
+    def _rule(self) -> str:
         return (
             "worse: by more than the threshold and beyond chance. Two equal versions are called"
             f" worse at most {self.options.alarm_percent:g} times in 100, over all cells together"
-            f" ({how}; Bonferroni); cannot_tell: a difference of the threshold would not show"
+            " (Student's t over pairs of runs that took turns; Bonferroni); cannot_tell: a"
+            " difference of the threshold would not show"
         )
 
     def _side(self, label: str, table: Mapping[str, Any]) -> Side:
@@ -281,9 +268,3 @@ class CiSession:
             if cells_of_version.label == label
         )
         return Side(version.title, rows, facts)
-
-    def stored(self) -> dict[str, Any]:
-        """Return the head's rows as a table that a later `ci --baseline` takes."""
-        table = values(read_campaign(self.campaign, Path.cwd()))
-        side = self._side(self.options.head.label, table)
-        return {**table, "rows": list(side.rows), "environment": dict(side.environment or {})}

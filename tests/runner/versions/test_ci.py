@@ -12,7 +12,6 @@ import yaml
 from runner.__main__ import parser
 from runner.base.errors import UserError
 from runner.commands import ci as command
-from runner.compare.side import saved
 from runner.versions.ci_session import CiOptions, CiResult, CiSession
 from runner.versions.ci_text import CODES, to_junit, to_text
 from runner.versions.version import Version, pin_set
@@ -127,18 +126,6 @@ def test_it_goes_on_where_it_was_stopped(ci: Ci) -> None:
     ci.nodes.before = lambda _: None
     assert ci.go(pairs=3).comparison is not None
     assert len(ci.nodes.ran) == 6
-
-
-def test_a_stored_table_is_a_baseline(ci: Ci) -> None:
-    ci.noise = 0.003
-    first = ci.session(head=commit(OLD, "main"), base=commit("c" * 40, "older"), pairs=4)
-    first.run(view())
-    table = saved("main.json", json.loads(json.dumps(first.stored())))
-    ci.slower = 1.1
-    result = ci.go(base=None, stored=table, pairs=4)
-    assert result.verdict == "worse"
-    assert "did not take turns" in to_text(result, "perf", "markdown", 100)
-    assert [pin[-1] for pin in ci.nodes.ran[8:]] == ["b"] * 4
 
 
 def test_the_same_version_twice_is_refused(ci: Ci) -> None:
