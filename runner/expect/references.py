@@ -1,8 +1,8 @@
 """Speeds that others published, each with its source: plain CSV, one line for each figure.
 
 reference_speeds.csv beside this module is what was read in public sources; a person's own file
-has the same columns (docs/how-to/expect.md). COLUMNS is the schema: what is missing is empty, and
-means that the source does not say it. Figures are facts in a form of our own: of a source's words
+has the same columns (docs/how-to/expect.md). What is missing is empty, and means that the source
+does not say it. Figures are facts in a form of our own: of a source's words
 a line quotes the figure with its unit, so that it is found there. sources_without_figures.csv names
 sources whose rules forbid to copy a figure, or that publish none.
 """
@@ -10,10 +10,8 @@ sources whose rules forbid to copy a figure, or that publish none.
 import csv
 import io
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import MISSING, dataclass, fields
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -27,9 +25,6 @@ from runner.base.suggest import nearest
 SHIPPED = Path(__file__).with_name("reference_speeds.csv")
 WITHOUT_FIGURES = Path(__file__).with_name("sources_without_figures.csv")
 MOST_BYTES = 16 << 20
-MOST_LINES = 20_000
-MOST_TEXT = 500  # letters of a field
-LARGEST = 1e12
 UNITS = {
     "tokens_per_s_per_device": "tokens/s of one device",
     "tokens_per_s": "tokens/s of all devices",
@@ -39,8 +34,6 @@ UNITS = {
 }
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
 _WHAT = "a file of reference speeds"
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_ADDRESS = re.compile(r"https://[^\s/]+/\S*|docs/[\w./-]+")
 
 
 @dataclass(frozen=True)
@@ -82,97 +75,54 @@ class Reference:
         return (self.global_batch_size or 0) * tokens / seconds / self.devices
 
 
-@dataclass(frozen=True)
-class ReferenceField:
-    """One column of the CSV: how a field is read (ValueError: what it must be), what it means."""
+MEANINGS: Mapping[str, str] = {
+    "device": "device by the name of runner/figures/devices.py, else its own",
+    "device_detail": "memory, power limit or system, as far as the source says",
+    "devices": "devices in the job",
+    "model": "model, as it is called",
+    "parameters_b": "parameters in billions (10^9), by its name or the source",
+    "active_parameters_b": "of a mixture of experts: those that a token uses",
+    "precision": f"one of {', '.join(PRECISIONS)}",
+    "micro_batch_size": "samples per data parallel rank and pass",
+    "global_batch_size": "samples per iteration",
+    "tokens_per_sample": "sequence length",
+    "trainer": "what trained",
+    "version": "its version, commit or container",
+    "figure": "the figure, as a plain number",
+    "unit": f"one of {', '.join(UNITS)}",
+    "quoted": "the figure with its unit, in the words of the source",
+    "where": "table and row, or line, at that address",
+    "conditions": "parallel sizes, recomputation, what else a reader must know",
+    "licence": "licence of the source",
+    "address": "https:// address, pinned to a commit where there is one",
+    "read": "day on which it was read",
+}
+REQUIRED = tuple(field.name for field in fields(Reference) if field.default is MISSING)
 
-    read: Callable[[str], Any]
-    meaning: str
-    required: bool = False
 
-
-def _text(field: str) -> str:
-    if len(field) > MOST_TEXT:
-        raise ValueError(f"a text of at most {MOST_TEXT} characters")
-    if field != printable(field):
-        raise ValueError("text without control characters")
-    return field
-
-
-def _number(field: str) -> float:
-    try:
-        value = float(field)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= LARGEST:
-        raise ValueError("a number above 0, without separators")
+def _number(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
     return value
 
 
-def _whole_number(field: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,11}", field):
-        raise ValueError("a whole number of at least 1, without separators")
-    return int(field)
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
 
 
-def _day(field: str) -> str:
-    try:
-        day = date.fromisoformat(field)
-    except ValueError:
-        raise ValueError("a day as 2026-11-24") from None
-    return day.isoformat()
-
-
-def _address(field: str) -> str:
-    if not _ADDRESS.fullmatch(_text(field)):
-        raise ValueError("an https:// address, or a path below docs/")
-    return field
-
-
-def _one_of(choices: Iterable[str]) -> Callable[[str], str]:
-    allowed = tuple(choices)
-
-    def read(field: str) -> str:
-        if field not in allowed:
-            raise ValueError(f"one of {', '.join(allowed)}{nearest(field, allowed)}")
-        return field
-
-    return read
-
-
-COLUMNS: Mapping[str, ReferenceField] = {
-    "device": ReferenceField(
-        _text, "device by the name of runner/figures/devices.py, else its own", True
+# How a field is read, and what it must be; all others are text.
+_KINDS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    **dict.fromkeys(
+        ("figure", "parameters_b", "active_parameters_b"), (_number, "a number above 0")
     ),
-    "device_detail": ReferenceField(
-        _text, "memory, power limit or system, as far as the source says"
+    **dict.fromkeys(
+        ("devices", "micro_batch_size", "global_batch_size", "tokens_per_sample"),
+        (_count, "a whole number of at least 1"),
     ),
-    "devices": ReferenceField(_whole_number, "devices in the job", True),
-    "model": ReferenceField(_text, "model, as it is called", True),
-    "parameters_b": ReferenceField(
-        _number, "parameters in billions (10^9), by its name or the source"
-    ),
-    "active_parameters_b": ReferenceField(
-        _number, "of a mixture of experts: those that a token uses"
-    ),
-    "precision": ReferenceField(_one_of(PRECISIONS), f"one of {', '.join(PRECISIONS)}"),
-    "micro_batch_size": ReferenceField(_whole_number, "samples per data parallel rank and pass"),
-    "global_batch_size": ReferenceField(_whole_number, "samples per iteration"),
-    "tokens_per_sample": ReferenceField(_whole_number, "sequence length"),
-    "trainer": ReferenceField(_text, "what trained", True),
-    "version": ReferenceField(_text, "its version, commit or container"),
-    "figure": ReferenceField(_number, "the figure, as a plain number", True),
-    "unit": ReferenceField(_one_of(UNITS), f"one of {', '.join(UNITS)}", True),
-    "quoted": ReferenceField(_text, "the figure with its unit, in the words of the source", True),
-    "where": ReferenceField(_text, "table and row, or line, at that address", True),
-    "conditions": ReferenceField(
-        _text, "parallel sizes, recomputation, what else a reader must know"
-    ),
-    "licence": ReferenceField(_text, "licence of the source"),
-    "address": ReferenceField(
-        _address, "https:// address, pinned to a commit where there is one", True
-    ),
-    "read": ReferenceField(_day, "day on which it was read", True),
 }
 
 
@@ -209,89 +159,50 @@ def read_references(path: Path) -> list[Reference]:
 
 def parse_references(text: str, where: str) -> list[Reference]:
     """Read the text of a file, which errors call `where`."""
-    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    lines = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
-        header = next(lines, None)
-        _check_header(header, where)
-        references: dict[Reference, int] = {}
-        for fields in lines:
-            at = f"{where}, line {lines.line_num}"
-            if not fields:
-                continue
-            reference = _reference(header or [], fields, at)
-            if reference in references:
-                raise UserError(f"{at} is the same as line {references[reference]}; remove one")
-            references[reference] = lines.line_num
-            if len(references) > MOST_LINES:
-                raise UserError(f"{where} has more than {MOST_LINES} lines; split it")
+        references = [_reference(line, f"{where}, line {lines.line_num}") for line in lines]
     except csv.Error as error:
         raise UserError(
-            f"{where}, line {lines.line_num} is not valid CSV: {error}; quote a field that has a"
-            " comma or a quotation mark"
+            f"{where}, line {lines.line_num + 1} is not valid CSV: {error}; quote a field that has"
+            " a comma or a quotation mark"
         ) from None
     if not references:
-        raise UserError(f"{where} has no figure; write one line below the column names for each")
-    return list(references)
-
-
-def _check_header(header: Sequence[str] | None, where: str) -> None:
-    if not header:
-        raise UserError(f"{where} is empty; its first line has the column names: {_required()}")
-    for name in header:
-        if name not in COLUMNS:
-            raise UserError(
-                f"{where}, line 1: there is no column {printable(name)[:60]!r}"
-                f"{nearest(name, COLUMNS)}; the columns are {', '.join(COLUMNS)}"
-            )
-        if header.count(name) > 1:
-            raise UserError(f"{where}, line 1: the column {name} is there twice; remove one")
-    for name, column in COLUMNS.items():
-        if column.required and name not in header:
-            raise UserError(
-                f"{where}, line 1: the column {name} is missing; required: {_required()}"
-            )
-
-
-def _required() -> str:
-    return ", ".join(name for name, column in COLUMNS.items() if column.required)
-
-
-def _reference(header: Sequence[str], fields: Sequence[str], at: str) -> Reference:
-    if len(fields) != len(header):
         raise UserError(
-            f"{at} has {len(fields)} fields, but line 1 names {len(header)} columns; quote a field"
-            " that has a comma"
+            f"{where} has no figure; its first line has the names of columns"
+            f" ({', '.join(REQUIRED)}), each other line a figure"
         )
+    return references
+
+
+def _reference(line: Mapping[str, str | None], at: str) -> Reference:
     values: dict[str, Any] = {}
-    for name, field in zip(header, fields, strict=True):
-        if not field.strip():
-            if COLUMNS[name].required:
-                raise UserError(f"{at}: {name} is empty; write {COLUMNS[name].meaning}")
-            continue
-        try:
-            values[name] = COLUMNS[name].read(field.strip())
-        except ValueError as error:
-            field_text = printable(field)[:60]
-            raise UserError(f"{at}: {name} is {field_text!r}; it must be {error}") from None
-    reference = Reference(**values)
-    _check_whole(reference, at)
-    return reference
-
-
-def _check_whole(reference: Reference, at: str) -> None:
-    """Refuse what no single field shows."""
-    needed = {"samples_per_s": ("tokens_per_sample",)}
-    step = ("global_batch_size", "tokens_per_sample")
-    for name in needed.get(reference.unit, step if reference.unit.startswith("step_time") else ()):
-        if getattr(reference, name) is None:
+    for name, field in line.items():
+        if name not in MEANINGS:
             raise UserError(
-                f"{at}: a figure in {reference.unit} needs {name} to become tokens/s; fill it in"
+                f"{at}: there is no column {printable(str(name))[:60]!r}"
+                f"{nearest(str(name), MEANINGS)}; the columns are {', '.join(MEANINGS)}"
             )
-    active, total = reference.active_parameters_b, reference.parameters_b
-    if active is not None and (total is None or active > total):
-        raise UserError(f"{at}: active_parameters_b must not exceed parameters_b; fill in both")
-    printed = [float(number.replace(",", "")) for number in _NUMBER.findall(reference.quoted)]
-    if reference.figure not in printed:
+        read, kind = _KINDS.get(name, (printable, "text"))
+        if text := (field or "").strip():
+            try:
+                values[name] = read(text)
+            except ValueError:
+                raise UserError(
+                    f"{at}: {name} is {printable(text)[:60]!r}; it must be {kind}"
+                ) from None
+    for name in REQUIRED:
+        if name not in values:
+            raise UserError(f"{at}: {name} is missing; write {MEANINGS[name]}")
+    if values["unit"] not in UNITS:
+        unit = values["unit"][:60]
         raise UserError(
-            f"{at}: quoted has no {reference.figure:g}; quote the figure as its source prints it"
+            f"{at}: unit is {unit!r}{nearest(unit, UNITS)}; it must be {MEANINGS['unit']}"
         )
+    reference = Reference(**values)
+    if not 0 < reference.tokens_per_s_per_device < math.inf:
+        raise UserError(
+            f"{at}: its figure in {reference.unit} does not become tokens/s; fill in"
+            " tokens_per_sample, and for a step time global_batch_size"
+        )
+    return reference

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from node.causes import Cause
 from plugins.public_addresses import found
 from runner.doctor.items import ITEM_RULES
-from runner.expect.references import COLUMNS as REFERENCE_COLUMNS
+from runner.expect.references import MEANINGS, REQUIRED
 from runner.figures.publishable import CODES
 from runner.inventory.inventory import KEYS
 from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
@@ -130,8 +130,8 @@ def _log_keys() -> str:
 def _reference_columns() -> str:
     """The columns of a file of reference speeds."""
     rows = "".join(
-        f"| {f'**`{name}`**' if field.required else f'`{name}`'} | {field.meaning} |\n"
-        for name, field in REFERENCE_COLUMNS.items()
+        f"| {f'**`{name}`**' if name in REQUIRED else f'`{name}`'} | {meaning} |\n"
+        for name, meaning in MEANINGS.items()
     )
     return _table("column | what it has", rows)
 

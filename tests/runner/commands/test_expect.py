@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.__main__ import main
-from runner.expect.references import COLUMNS
+from runner.expect.references import MEANINGS
 from tests.runner.gpu_campaign import gpus
 
 LOG = "".join(
@@ -88,7 +88,7 @@ def test_a_campaign_is_compared_cell_by_cell_and_with_earlier_ones(
 def test_own_figures_of_a_file_count_beside_the_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values = dict.fromkeys(COLUMNS, "") | {
+    values = dict.fromkeys(MEANINGS, "") | {
         "device": "My card",
         "devices": "2",
         "model": "mine",
