@@ -10,7 +10,7 @@ of the machine. A campaign of three runs of a trainer that sleeps; of the last t
     skew        the spread of the trainers' starts, by the nodes' clocks (test nodes share one)
     end         from the last trainer's end to the outcome
     memory      the most that bench and all processes that it started held together (PSS)
-    files, kB   of the run's folder; polls are lines of all nodes' timeline.jsonl
+    files, kB   of the run's folder
 """
 
 from __future__ import annotations
@@ -112,28 +112,26 @@ def row(engine: str, nodes: int, bench: Bench) -> list[str]:
         raise RuntimeError(said)
     runs = sorted(bench.runs.rglob(names.OUTCOME), key=lambda path: path.stat().st_mtime)
     figures = [run_of(path.parent) for path in runs[1:]]
-    start, skew, end, files, size, polls = map(statistics.mean, zip(*figures, strict=True))
+    start, skew, end, files, size = map(statistics.mean, zip(*figures, strict=True))
     return [
         *(engine, str(nodes), f"{start:.2f}", f"{skew:.3f}", f"{end:.2f}"),
         *(f"{memory.together:.0f}", f"{memory.largest:.0f}"),
-        *(f"{files:.0f}", f"{size / 1000:.0f}", f"{polls:.0f}"),
+        *(f"{files:.0f}", f"{size / 1000:.0f}"),
     ]
 
 
 def run_of(run: Path) -> tuple[float, ...]:
-    """Of one run: start, skew, end; files, bytes, polls."""
+    """Of one run: start, skew, end; files, bytes."""
     done = [json.loads(path.read_text()) for path in run.rglob(names.DONE)]
     starts = [each["started_at"] for each in done]
     ends = [each["started_at"] + each["wall_s"] for each in done]
     files = [path for path in run.rglob("*") if path.is_file()]
-    polls = sum(len(path.read_bytes().splitlines()) for path in run.rglob(names.TIMELINE))
     return (
         max(starts) - (run / names.RUN).stat().st_mtime,
         max(starts) - min(starts),
         (run / names.OUTCOME).stat().st_mtime - max(ends),
         len(files),
         sum(path.stat().st_size for path in files),
-        polls,
     )
 
 
@@ -199,7 +197,7 @@ def main() -> int:
     print(
         tabulate(
             rows,
-            headers=(*headers, "files", "kB", "polls"),
+            headers=(*headers, "files", "kB"),
             disable_numparse=True,
             tablefmt="github",
         )

@@ -179,7 +179,6 @@ fields("more", PREPARE, "10,000 fields more", "launch_error", **{f"f{n}": n for 
 # --- to a poll ------------------------------------------------------------------------------------
 text("poll-list", POLL, "a list", "[1, 2]")
 text("poll-deep", POLL, "lists nested 100,000 deep", DEEP)
-fields("poll-now", POLL, "`now`: a text", now="soon")
 without("poll-no-done", POLL, "done")
 fields("done-list", POLL, "`done`: a list", done=["exit"])
 fields("done-empty", POLL, "`done`: an empty mapping", done={})
@@ -209,6 +208,7 @@ fields("data-bomb", POLL, "`data`: 60 MiB of zeros in 60 KiB", data=zeros(60))
 fields("data-long", POLL, "`data`: 4 MiB of base64", data=lambda: "A" * (4 << 20))
 fields("samples-bomb", POLL, "`samples`: 60 MiB of zeros", samples=zeros(60))
 fields("samples-mapping", POLL, "`samples`: a mapping", samples={})
+fields("arrivals-bomb", POLL, "`arrivals`: 60 MiB of zeros", arrivals=zeros(60))
 fields(
     "files-many",
     POLL,

@@ -13,6 +13,7 @@ import sys
 import time
 
 from node import bootstrap
+from node.arrivals import Arrivals
 from node.causes import Cause, EndedBy
 from node.endings import WORDS
 
@@ -20,8 +21,8 @@ from . import chain, own_disk, scratch
 from .answers import RefusedError
 from .fan_out import fan_out
 from .faults import Faults
-from .files import size_of, stamp_of, write
-from .names import GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
+from .files import stamp_of, write
+from .names import ARRIVALS, GO, LEASE, LOCK, LOG, OVER, SAMPLER_TROUBLE, SAMPLES, STATE, TROUBLE
 from .node_tasks import lead
 from .parent import end_with_parent
 from .processes import (
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 PR_SET_CHILD_SUBREAPER = 36
 RENEWED_S = 4.0  # the lease of a dead bench is no longer renewed after this time
-LOG_LOOK_S = 1.0  # between two looks at how large the log is
+FLUSH_S = 1.0  # between two times that arrivals are written
 SAMPLER_S = 2.0  # a sampler may take this long for its last sample; one in state D never ends
 STALLED = Cause.STALLED  # the stop reason that asks for stacks first
 
@@ -193,17 +194,11 @@ def await_go(asked: Asked) -> dict[str, Any] | None:
     return None
 
 
-def watch(
-    job: dict[str, Any],
-    begin: Asked,
-    asked: Asked,
-    log_size: Callable[[], int] = lambda: size_of(LOG),
-) -> dict[str, Any]:
+def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
     """Wait for go, start the launcher, wait until it ends; return the content of done.json.
 
     Devices are sampled from the start, before the launcher runs. `begin` returns None once the
     launcher may start, `asked` None while it may go on; otherwise both return why the run ends.
-    `log_size` returns how many bytes the log has.
     """
     sampler = spawn_sampler(job)
     early = begin()
@@ -217,11 +212,11 @@ def watch(
     killed_before = oom_kills()
     started_at, begun = time.time(), time.monotonic()
     launcher = spawn(job) if job["argv"] else None
+    arrivals = Arrivals(LOG, *job.get("arrivals", (ARRIVALS, FLUSH_S))) if launcher else None
     planned = (job.get("chain") or {}).get("faults")
     faults = Faults(job, launcher) if planned else None
     dead: dict[int, int] = {}
     result: dict[str, Any] | None = None
-    log_looked = begun  # its file system may be shared by thousands of nodes
     while result is None:
         dead.update(reap())
         now, ending = time.monotonic(), asked()
@@ -234,20 +229,21 @@ def watch(
         elif now - begun > job["time_limit_s"]:
             message = "the run reached time_limit_s, %g s" % job["time_limit_s"]
             result = {"ended_by": EndedBy.TIME_LIMIT, "message": message}
-        elif now - log_looked > LOG_LOOK_S and log_size() > job["log_limit_bytes"]:
+        elif arrivals is not None and arrivals.size > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             message = (
                 "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
             )
             result = {"ended_by": EndedBy.LOG_LIMIT, "message": message}
         else:
-            log_looked = now if now - log_looked > LOG_LOOK_S else log_looked
             signal.sigtimedwait({signal.SIGCHLD}, 0.1 if faults is None else 0.05)
     ended = time.monotonic()
     end_sampler(sampler, dead)
     if result.get("message") == STALLED:
         result["stood"] = take_stacks(job, dead)
     signalled, left = end_run(job, dead)
+    if arrivals is not None:
+        arrivals.end()
     status = dead.get(launcher) if launcher else None
     if status is not None and "rc" not in result:
         if os.WIFSIGNALED(status):

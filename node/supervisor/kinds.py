@@ -117,13 +117,13 @@ NOTED = List(Words(MESSAGE_LETTERS), most=100)  # what may disturb a run, in sen
 PREPARED = Refusable(having({"now": SECONDS, "boot_id": Text(most=100)}, {"noted": NOTED}))
 POLLED = having(
     {
-        "now": SECONDS,
         "done": Maybe(ENDED),
         "size": Whole(),
         "offset": Whole(),
         "data": Packed(TAIL_BYTES),
         "samples": Packed(TAIL_BYTES),
-        "files": Mapped(Text(most=4096, lines=True), Whole(), most=EVENTS_MOST + TRACES_MOST + 2),
+        "arrivals": Packed(TAIL_BYTES),
+        "files": Mapped(Text(most=4096, lines=True), Whole(), most=EVENTS_MOST + TRACES_MOST + 3),
     }
 )
 FETCHED = having({"offset": Whole(), "data": Packed(FETCH_BYTES)})

@@ -1,9 +1,9 @@
 """What a node of a run on a shared folder keeps on its own disk, and brings back once it has ended.
 
-Samples grow each second, and looks at the log with each line: on a folder that thousands of nodes
+Samples grow each second, and arrivals with each line: on a folder that thousands of nodes
 share, each would write all the time. So they are in the run's scratch folder, and come back as one
-file. The nodes that a live view looks at, 64 at most, leave their newest samples and their looks in
-the shared folder, too, now and then.
+file. The nodes that a live view looks at, 64 at most, leave their newest samples and their arrivals
+in the shared folder, too, now and then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from node.files import new_file, read_text
 
 from .files import write
-from .names import PACKED, SAMPLER_TROUBLE, SAMPLES, SAMPLES_NOW, TIMELINE, TROUBLE
+from .names import ARRIVALS, PACKED, SAMPLER_TROUBLE, SAMPLES, SAMPLES_NOW, TROUBLE
 from .scratch import clear
 from .state import NO_TROUBLE
 
@@ -71,7 +71,7 @@ def show_newest(job: dict[str, Any]) -> None:
 
 
 def bring(job: dict[str, Any]) -> None:
-    """Pack samples and looks into one file of the run's folder, and remove the scratch folder.
+    """Pack samples and arrivals into one file of the run's folder, and remove the scratch folder.
 
     What cannot be brought is missing; how a run ended does not depend on it.
     """
@@ -93,7 +93,7 @@ def _pack(job: dict[str, Any]) -> None:
     from shutil import copyfileobj
     from zipfile import ZIP_DEFLATED, ZipFile  # what a run does not need before its end
 
-    sources = {name: path for name in (SAMPLES, TIMELINE) if (path := _source(job, name))}
+    sources = {name: path for name in (SAMPLES, ARRIVALS) if (path := _source(job, name))}
     if not sources:
         return
     # On one line: in brackets it would take a Python newer than nodes have.
@@ -101,7 +101,7 @@ def _pack(job: dict[str, Any]) -> None:
         for name, path in sources.items():
             with packed.open(name, "w") as target, open(path, "rb") as source:
                 copyfileobj(source, target, COPY_BYTES)
-    for name in (SAMPLES, SAMPLES_NOW, TIMELINE):
+    for name in (SAMPLES, SAMPLES_NOW, ARRIVALS):
         try:
             os.unlink(name)
         except FileNotFoundError:

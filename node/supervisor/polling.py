@@ -8,7 +8,20 @@ import time
 
 from .answers import pack
 from .files import part, read_json, size_of, stamp_of, write
-from .names import ASKED, BROUGHT, DONE, EVENTS, GO, JOB, LOG, OVER, SAMPLES, TRACES, is_trace
+from .names import (
+    ARRIVALS,
+    ASKED,
+    BROUGHT,
+    DONE,
+    EVENTS,
+    GO,
+    JOB,
+    LOG,
+    OVER,
+    SAMPLES,
+    TRACES,
+    is_trace,
+)
 from .state import daemon_alive, renew
 from .stopping import ask_to_stop, end_stuck, lost_supervisor, wake
 
@@ -43,13 +56,13 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     last poll of one that is gone for a living one. With `stop` it is not renewed, for the same
     reason.
 
-    Answers {done, size, offset, data, samples, files, now}: `data` is zlib + base64 of the log from
-    `offset`, 64 KiB at most; where more is new, `offset` jumps ahead to the tail (fetch brings the
-    rest). `samples` are those from byte `sampled` on. `files`, once the run is over: name to size
-    of what else can be fetched.
+    Answers {done, size, offset, data, samples, arrivals, files}: `data` is zlib + base64 of the log
+    from `offset`, 64 KiB at most; where more is new, `offset` jumps ahead (fetch brings the rest).
+    `samples` are those from byte `sampled` on, `arrivals` from `arrived` on. `files`, once the run
+    is over: name to size of what else can be fetched.
 
-    `spec`: folder, offset, wait_s, sampled; lease_s (how long the run goes on without another
-    poll); go (start); stop (why the run is to end, or empty); over (the nodes that started
+    `spec`: folder, offset, wait_s, sampled, arrived; lease_s (how long the run goes on without
+    another poll); go (start); stop (why the run is to end, or empty); over (the nodes that started
     something have ended).
     """
     os.chdir(spec["folder"])
@@ -74,7 +87,6 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
     alive = daemon_alive()
     if done is None and not alive:
         done = read_json(DONE) or lost_supervisor()
-    now = time.time()  # not after a log was read and packed: steps are timed by what was there then
     try:
         size = os.stat(LOG).st_size
         start = max(spec["offset"], size - TAIL_BYTES)
@@ -83,10 +95,10 @@ def poll(spec: dict[str, Any]) -> dict[str, Any]:
             data = stream.read(TAIL_BYTES)
     except OSError:
         size, start, data = 0, 0, b""
-    samples = pack(part(SAMPLES, spec["sampled"], TAIL_BYTES))
-    files = {} if done is None else others()
-    facts = {"size": size, "offset": start, "data": pack(data), "samples": samples, "files": files}
-    return {"done": done, "now": now, **facts}
+    facts = {"size": size, "offset": start, "data": pack(data)}
+    facts["samples"] = pack(part(SAMPLES, spec["sampled"], TAIL_BYTES))
+    facts["arrivals"] = pack(part(ARRIVALS, spec["arrived"], TAIL_BYTES))
+    return {"done": done, "files": {} if done is None else others(), **facts}
 
 
 def others() -> dict[str, int]:
@@ -130,4 +142,4 @@ def fetch(spec: dict[str, Any]) -> dict[str, Any]:
     data = b""
     if name in BROUGHT or name in others():
         data = part(name, offset, min(spec["length"], FETCH_BYTES))
-    return {"offset": offset, "data": pack(data), "now": time.time()}
+    return {"offset": offset, "data": pack(data)}

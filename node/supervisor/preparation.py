@@ -108,9 +108,9 @@ def prepare(job: dict[str, Any]) -> dict[str, Any]:
         write(os.path.join(job["dir"], LEASE), "%g" % job["lease_s"])
         job["env"] = dict(job["env"], **secrets)
     except RefusedError as refusal:
-        return {"refused": refusal.cause, "message": str(refusal), "now": time.time()}
+        return {"refused": refusal.cause, "message": str(refusal)}
     except trusted_folder.UntrustedError as error:
-        return {"refused": Cause.IO_ERROR, "message": str(error), "now": time.time()}
+        return {"refused": Cause.IO_ERROR, "message": str(error)}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         cause = Cause.DISK_FULL if full else Cause.IO_ERROR

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 
 from node.causes import Cause
 
@@ -95,7 +94,7 @@ def close(spec: dict[str, Any]) -> dict[str, Any]:
     runs = job.get("runs")
     if spec["keep"] or not runs or not os.path.exists(DONE):
         write(FETCHED, "")
-        return {"removed": False, "now": time.time()}
+        return {"removed": False}
     os.chdir(runs)
     shutil.rmtree(folder, ignore_errors=True)
     above = os.path.dirname(folder)
@@ -105,4 +104,4 @@ def close(spec: dict[str, Any]) -> dict[str, Any]:
             above = os.path.dirname(above)
     except OSError:
         pass
-    return {"removed": not os.path.exists(folder), "now": time.time()}
+    return {"removed": not os.path.exists(folder)}

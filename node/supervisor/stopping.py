@@ -126,4 +126,4 @@ def stop_all(spec: dict[str, Any]) -> dict[str, Any]:
             if not os.path.exists(DONE):
                 end_stuck()
             ended.append({"dir": folder, "done": read_json(DONE)})
-    return {"ended": ended, "now": time.time()}
+    return {"ended": ended}

@@ -25,13 +25,13 @@ from node.files import create_once
 from . import chain, node_tasks, orders, own_disk, rank0, scratch, switches
 from .answers import RefusedError
 from .daemon import enter, hold, lease_lost, watch
-from .files import read_json, size_of, write
+from .files import read_json, write
 from .guard import guard, release
 from .inspection import inspect
 from .names import (
+    ARRIVALS,
     DONE,
     HALT,
-    LOG,
     MEETING,
     PLACEMENT,
     PREPARED,
@@ -39,7 +39,6 @@ from .names import (
     SETUP_LOG,
     STARTED,
     SUBMITTED,
-    TIMELINE,
     node,
 )
 from .placeholders import WORD, filled, needs_others
@@ -91,9 +90,8 @@ class Task:
         self.setup: list[str] = run.get("setup") or []
         # What many nodes look at on a file system, they look at the less often.
         self.every_s = max(LOOK_S, self.nodes / NODES_A_SECOND)
-        self.looked, self.written, self.noted = -1.0, 0, time.time()
+        self.looked = -1.0
         self.samples_sent_at = time.monotonic()
-        self.looks: list[tuple[float, int]] = []  # at the log: node time, bytes
         self.flush_s = self.job["flush_s"] = max(FLUSH_S, self.nodes / FLUSHES_A_SECOND)
         self.is_looked_at = self.rank in own_disk.looked_at(self.nodes)
         self.lease: dict[str, Any] = {}
@@ -124,7 +122,6 @@ class Task:
         if now - self.looked < self.every_s:
             return None
         self.looked = now
-        self.note_log()
         self.show_samples(now)
         if self.rank == 0 and self.watchman.stalled(now):
             limit_s = self.job["stall_limit_s"]
@@ -147,34 +144,11 @@ class Task:
         """Return what this node says of itself before the run, and of what disturbed that."""
         return json.dumps({"boot_id": boot_id(), "noted": self.notes, "schema": 1})
 
-    def note_log(self) -> None:
-        """Write down how many bytes the log has by now, so that its steps have times; and when it
-        was last seen without them.
-        """
-        now, size = time.time(), size_of(LOG)
-        if size != self.written:
-            self.looks += [(self.noted, self.written), (now, size)]
-            self.written = size
-        self.noted = now
-        if self.looks and now - self.looks[0][0] > self.flush_s:
-            self.write_looks()
-
     def show_samples(self, now: float) -> None:
         """Leave the newest samples for a live view, where that looks at this node."""
         if self.is_looked_at and now - self.samples_sent_at > self.flush_s:
             self.samples_sent_at = now
             own_disk.show_newest(self.job)
-
-    def write_looks(self) -> None:
-        """Write down the looks at the log that are in no file yet."""
-        lines = [json.dumps({"node": at, "log_bytes": size}) + "\n" for at, size in self.looks]
-        self.looks = []
-        try:
-            path = TIMELINE if self.is_looked_at else own_disk.path_of(self.job, TIMELINE)
-            with open(path, "a", encoding="utf-8") as stream:
-                stream.write("".join(lines))
-        except OSError:
-            pass  # a full disk is the trainer's to say
 
 
 def task(spec: dict[str, Any]) -> NoReturn:
@@ -266,10 +240,9 @@ def lost(part: Task) -> None:
 
 def run(part: Task) -> dict[str, Any]:
     """Meet the others, start the launcher with what only the job knows, watch it to its end."""
-    done = watch(part.job, lambda: meet(part), part.asked, lambda: part.written)
-    part.note_log()
-    part.write_looks()
-    return done
+    path = ARRIVALS if part.is_looked_at else own_disk.path_of(part.job, ARRIVALS)
+    part.job["arrivals"] = path, part.flush_s
+    return watch(part.job, lambda: meet(part), part.asked)
 
 
 def prepare(part: Task) -> None:

@@ -1,10 +1,13 @@
-"""What of a node's run comes home, into its folder: log, samples, stacks, event files, traces."""
+"""What of a node's run comes home, into its folder: log, arrivals, samples, stacks, event files,
+traces.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from node.arrivals import MOST_BYTES as ARRIVALS_BYTES
 from node.files import open_to_append
 from node.schema import unfit
 from node.supervisor import kinds
@@ -29,7 +32,7 @@ class FetchedFiles:
     def __init__(self, folder: Path, client: SupervisorClient, log_cap_bytes: int) -> None:
         self.folder, self.client = folder, client
         self.log = BroughtLog(folder / names.LOG, folder / names.PART, log_cap_bytes)
-        self.sampled = 0  # bytes of samples that were brought
+        self.sampled = self.arrived = 0  # bytes of samples and of arrivals that were brought
 
     def add(self, answer: dict[str, Any]) -> None:
         """Write down what a poll brought."""
@@ -38,10 +41,14 @@ class FetchedFiles:
             with open_to_append(self.folder / names.SAMPLES) as stream:
                 stream.write(answer["samples"])
             self.sampled += len(answer["samples"])
+        if answer["arrivals"] and self.arrived < ARRIVALS_BYTES:
+            with open_to_append(self.folder / names.ARRIVALS) as stream:
+                stream.write(answer["arrivals"])
+            self.arrived += len(answer["arrivals"])
 
     def complete(self, ending: dict[str, Any]) -> None:
         """Bring what the polls did not: the log up to its cap, samples, stacks, event files and
-        traces.
+        traces; and the arrivals once more, whose older ones the node may have thinned.
 
         How the node's launcher ended is known by now. So what cannot be brought is only noted, in
         done's `log` for the log, in its `others` for the rest.
@@ -51,6 +58,7 @@ class FetchedFiles:
         except (LostError, *BROKEN) as error:
             ending["log"] = f"incomplete: {one_line(error)}"
         try:
+            (self.folder / names.ARRIVALS).unlink(missing_ok=True)
             events, traces = EVENTS_BYTES, TRACES_BYTES
             for name, size in ending["files"].items():
                 if name.startswith(names.EVENTS):
@@ -79,7 +87,7 @@ class FetchedFiles:
         """
         length = min(length, FETCH_BYTES)
         spec = {"name": name, "offset": offset, "length": length}
-        data: bytes = self.client.ask("polling:fetch", spec, kinds.FETCHED, FETCH_S)[0]["data"]
+        data: bytes = self.client.ask("polling:fetch", spec, kinds.FETCHED, FETCH_S)["data"]
         if len(data) != length:
             raise unfit(f"the answer to fetch: {name}", f"ends at byte {offset + len(data)}")
         return data
@@ -97,7 +105,7 @@ class FetchedFiles:
         ending["kept"] = True
         with contextlib.suppress(LostError, *BROKEN):  # a result is none the worse for it
             spec = {"keep": not well, "all_well": all_well}
-            answer, _ = self.client.ask("run_folder:close", spec, kinds.CLOSED, FETCH_S)
+            answer = self.client.ask("run_folder:close", spec, kinds.CLOSED, FETCH_S)
             ending["kept"] = not answer["removed"]
 
 

@@ -14,14 +14,12 @@ has their values.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from node.causes import Cause, EndedBy
-from node.files import open_to_append
 from node.schema import UnfitError
 from node.supervisor import kinds
 from node.supervisor.names import GO, PROGRAMS
@@ -237,13 +235,10 @@ class NodeLaunch:
             self.shared_run.halt(Cause.STALLED, reason, self.host)
 
     def poll(self, *, go: bool, wait_s: float, stop: str = "") -> dict[str, Any]:
-        """One poll, written down in timeline.jsonl."""
-        progress = {"offset": self.files.log.offset, "sampled": self.files.sampled}
+        """One poll."""
+        files = self.files
+        progress = {"offset": files.log.offset, "sampled": files.sampled, "arrived": files.arrived}
         orders = {"go": go, "stop": stop, "over": self.shared_run.over(self.node)}
         spec = {**progress, **orders, "wait_s": wait_s, "lease_s": self.patience.lease_s}
         patience_s = wait_s + self.patience.silence_s
-        answer, asked_at = self.client.ask("polling:poll", spec, kinds.POLLED, patience_s)
-        entry = {"sent": asked_at, "received": time.time(), "node": answer["now"]}
-        with open_to_append(self.folder / names.TIMELINE) as stream:
-            stream.write(json.dumps({**entry, "log_bytes": answer["size"]}).encode() + b"\n")
-        return answer
+        return self.client.ask("polling:poll", spec, kinds.POLLED, patience_s)

@@ -41,14 +41,13 @@ class SupervisorClient:
 
     def ask(
         self, entry: str, spec: dict[str, Any], kind: Kind, patience_s: float
-    ) -> tuple[dict[str, Any], float]:
-        """The supervisor's answer, and when it was asked; LostError after a long silence."""
+    ) -> dict[str, Any]:
+        """The supervisor's answer; LostError after a long silence."""
         spec, file = {**spec, "folder": self.folder}, f"{self.folder}/{MODULES}"
         self.action.patience_s = patience_s
         while True:
-            asked_at = time.time()
             try:
-                answer = self.action.ask(f"supervisor.{entry}", spec, kind, file)
+                answer: dict[str, Any] = self.action.ask(f"supervisor.{entry}", spec, kind, file)
             except AnsibleConnectionFailure as error:
                 silent = awake_s() - self.contact
                 if silent > self.patience.silence_s:
@@ -58,4 +57,4 @@ class SupervisorClient:
                 continue
             self.patience.took(self.node_rank, time.monotonic() - self.answered)
             self.begin()
-            return answer, asked_at
+            return answer

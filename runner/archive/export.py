@@ -30,6 +30,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.packed import MOST_BYTES as MOST
 from runner.folder.packed import nodes_of, parts_of
 from runner.folder.stored import UnreadableError, load
+from runner.load.arrivals import moved
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
 from runner.systems.common.registry import load_system, system_names
@@ -185,6 +186,12 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
                 stream.write(json.dumps(redaction.content(content), indent=1) + "\n")
             else:
                 stream.writelines(map(redaction.text, _texts(path)))
+    for name, path in files.items():
+        copy = copy_of_file(name)
+        arrivals = copy.with_name(names.ARRIVALS)
+        if path.name == names.LOG and arrivals.exists():
+            texts = (b"".join(blocks(each)) for each in (arrivals, path, copy))
+            arrivals.write_bytes(moved(*texts))
     copy_of = Campaign(home)
     copy_of.write(replace(copy_of.settings, redacted=True))
     return copy_of

@@ -56,6 +56,15 @@ class Prepared:
     clock_offset_s: float | None = None
 
 
+def clock_ahead_s(node: Path) -> float:
+    """Return by how much the clock of a node's folder was ahead; 0 where nobody saw it."""
+    try:
+        ready: Prepared | None = load(node / names.PREPARED, shape(Prepared))
+    except UnreadableError:
+        return 0.0
+    return (ready.clock_offset_s if ready else None) or 0.0
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run, where bench and the launch plugins of its nodes meet."""
@@ -176,11 +185,7 @@ class RunFolder:
 
     def clock_ahead_s(self, rank: int) -> float:
         """Return by how much a node's clock was ahead of bench's; 0 where nobody saw it."""
-        try:
-            ready: Prepared | None = load(self.node(rank) / names.PREPARED, shape(Prepared))
-        except UnreadableError:
-            return 0.0
-        return (ready.clock_offset_s if ready else None) or 0.0
+        return clock_ahead_s(self.node(rank))
 
     def noted(self) -> tuple[str, ...]:
         """Return what the nodes noted before the run began, each sentence after its host."""

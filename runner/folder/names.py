@@ -7,9 +7,9 @@
           run.json  launch.sh  halt  queue.json  products.json  outcome.json
           job.sh (in place of launch.sh)  submitted.sh  slurm.json  slurm.out  orders  roster/
           meeting.json  placement.json  ended  lease
-          nodes/<rank>-<host>/  launcher.log  timeline.jsonl  prepared  done.json  samples.csv
+          nodes/<rank>-<host>/  launcher.log  arrivals  prepared  done.json  samples.csv
                                 started.json  setup.log  stacks.txt  tensorboard/
-                                samples.now  samples.zip
+                                samples.now  samples.zip  timeline.jsonl (older campaigns)
           samples.zip
     runs/.ansible/               private folders of ansible-runner, removed on success
     runs/.setup/                 <inventory>-setup.log, -verify, -teardown
@@ -25,6 +25,7 @@ the files.
 
 # As they are on the node, which may share the folder.
 from node.supervisor.names import (
+    ARRIVALS,
     DONE,
     ENDED,
     EVENTS,
@@ -41,11 +42,11 @@ from node.supervisor.names import (
     STACKS,
     STARTED,
     SUBMITTED,
-    TIMELINE,
     node,
 )
 
 __all__ = [
+    "ARRIVALS",
     "DONE",
     "ENDED",
     "EVENTS",
@@ -62,7 +63,6 @@ __all__ = [
     "STACKS",
     "STARTED",
     "SUBMITTED",
-    "TIMELINE",
     "node",
 ]
 
@@ -101,6 +101,7 @@ OUTCOME = "outcome.json"
 PRODUCTS = "products.json"  # of a checkup, too
 
 # Of one node of a run.
+TIMELINE = "timeline.jsonl"  # of an older campaign: what polls saw of the log
 PART = "launcher.log.part"  # while what the polls left of the log is brought
 
 # Of an acceptance.

@@ -1,6 +1,6 @@
-"""Samples of a run's nodes, and looks at their logs, in whichever form they are there.
+"""Samples of a run's nodes, and when their logs grew, in whichever form they are there.
 
-    nodes/<rank>-<host>/samples.csv, timeline.jsonl    plain, as over ssh
+    nodes/<rank>-<host>/samples.csv, arrivals    plain, as over ssh; older: timeline.jsonl
     nodes/<rank>-<host>/samples.zip    both, as a node brings them that keeps them on its own disk
                                        (node/supervisor/own_disk.py)
     samples.zip                        those of all nodes, <rank>-<host>.zip each, once nothing of
@@ -28,7 +28,7 @@ from runner.folder import names
 
 MOST_BYTES = 64 << 20  # of one part: days of samples
 MOST_LISTED = 8 << 20  # bytes of the list of what is in an archive: 80,000 nodes
-PARTS = (names.SAMPLES, names.TIMELINE)
+PARTS = (names.SAMPLES, names.ARRIVALS, names.TIMELINE)
 NODE = ".zip"  # ends the name of a node's archive in its run's
 _HEADER = struct.Struct("<26xHH")  # of a member: how long its name and its extra field are
 _DAMAGED = (

@@ -1,8 +1,8 @@
 """What else a run's folder holds of its measurement: device samples, TensorBoard files.
 
-Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `timeline.jsonl` beside
-it (or an archive of both), and `nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them
-nothing changes.
+Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `arrivals` beside it,
+in an older campaign `timeline.jsonl` (or an archive of them), and
+`nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
 """
 
 import math
@@ -21,11 +21,13 @@ from runner.base.dataclass_schema import shape
 from runner.base.log_file import open_log
 from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder import names
+from runner.folder.attempt import clock_ahead_s
 from runner.folder.endings import Ending
-from runner.folder.packed import has_part, read_part
+from runner.folder.packed import PARTS, has_part, read_part
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load import telemetry as telemetries
+from runner.load.arrivals import arrivals_of
 from runner.load.kept_samples import SamplesSummary, cached_summary
 from runner.load.over_time import NodeCurves, over_time
 from runner.load.sample_table import CPU, Sample, read_table
@@ -67,7 +69,7 @@ def with_fetched(
     device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    files = (names.SAMPLES, names.TIMELINE, names.PACKED, names.LOG, names.DONE)
+    files = (*PARTS, names.PACKED, names.LOG, names.DONE)
     of_run = {node.parent.parent / names.PACKED: None for node in nodes.values()}
     about = {
         "counted": [
@@ -299,11 +301,23 @@ def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -
 
 
 def polled_steps(node: Path, readers: Readers) -> list[Seen]:
-    """Return the steps that polls saw in the log of a node's folder, by timeline.jsonl."""
+    """Return the steps of the log of a node's folder, and when they came."""
     return _times(readers, node, _polls_of(node), _lasted(node)[1])
 
 
 def _polls_of(node: Path) -> list[_Poll]:
+    """Return the looks at a node's log: two for each arrival, before it and then."""
+    if (arrivals := arrivals_of(node)).entries:
+        ahead = clock_ahead_s(node)
+        sizes = [0, *(entry.size for entry in arrivals.entries)]
+        return [
+            _Poll(at, size, at - ahead if ahead else 0.0)
+            for before, (at_s, after, error_s) in zip(sizes, arrivals.entries, strict=False)
+            for at, size in (
+                (arrivals.began + at_s - error_s, before),
+                (arrivals.began + at_s, after),
+            )
+        ]
     try:
         return list(_polls(read_part(node, names.TIMELINE)))
     except OSError:

@@ -66,8 +66,8 @@ def ended(**more: Any) -> dict[str, Any]:
 
 
 POLL = {
-    **{"now": 1e9, "done": None, "size": len(LOG), "offset": 0, "samples": pack(b"")},
-    **{"data": pack(LOG), "files": {}},
+    **{"done": None, "size": len(LOG), "offset": 0, "samples": pack(b"")},
+    **{"data": pack(LOG), "arrivals": pack(b"began 1.000 within_ms 5\n1.0 7\n"), "files": {}},
 }
 TALK: tuple[tuple[str, dict[str, Any]], ...] = (
     ("preparation:prepare", {"now": 1e9, "boot_id": "b"}),

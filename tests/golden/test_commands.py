@@ -353,11 +353,11 @@ def test_the_folder_of_a_run_has_all_that_a_reader_needs(
     node = attempt / "nodes" / "0000-localhost"
     # Samples come once a second: a run as short as this may have none.
     assert {path.name for path in node.iterdir()} - {"samples.csv"} == {
-        *("prepared", "launcher.log", "timeline.jsonl", "done.json"),
+        *("prepared", "launcher.log", "arrivals", "done.json"),
     }
     assert (node / "launcher.log").read_bytes().count(b"torch_gpt step=") == 8
-    for line in (node / "timeline.jsonl").read_text().splitlines():
-        assert set(json.loads(line)) == {"sent", "received", "node", "log_bytes"}
+    last_arrival = (node / "arrivals").read_text().splitlines()[-1]
+    assert int(last_arrival.split()[1]) == (node / "launcher.log").stat().st_size
     failed = json.loads((bench.attempt("zero_stage=2") / "halt").read_text())
     assert (failed["host"], failed["cause"]) == ("localhost", "exit")
     assert not list((bench.runs / ".ansible").glob("tmp*"))  # the play's own

@@ -1,6 +1,5 @@
 """What a node keeps on its own disk while it runs, and how that comes back."""
 
-import json
 import os
 import zipfile
 from pathlib import Path
@@ -27,7 +26,7 @@ def test_samples_are_on_the_nodes_own_disk_and_come_back_as_one_file(job: dict[s
     own_disk.keep(job)
     assert job["flush_s"] == 0.0
     Path(own_disk.path_of(job, names.SAMPLES)).write_text(HEADER + ROW)
-    Path(names.TIMELINE).write_text('{"node": 1.0, "log_bytes": 7}\n')  # of a node that is shown
+    Path(names.ARRIVALS).write_text("began 1.000 within_ms 5\n9.0 7\n")  # of a node that is shown
     Path(names.SAMPLES_NOW).write_text(HEADER)
     scratch.remove(job)  # by who ends its processes: what is kept there is not lost
     own_disk.bring(job)
@@ -35,7 +34,7 @@ def test_samples_are_on_the_nodes_own_disk_and_come_back_as_one_file(job: dict[s
     assert os.stat(names.PACKED).st_mode & 0o777 == 0o600
     with zipfile.ZipFile(names.PACKED) as packed:
         assert packed.read(names.SAMPLES).decode() == HEADER + ROW
-        assert json.loads(packed.read(names.TIMELINE))["log_bytes"] == 7
+        assert packed.read(names.ARRIVALS).endswith(b"9.0 7\n")
     assert not Path(job["scratch"]).exists()
 
 

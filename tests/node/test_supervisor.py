@@ -18,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class Run:
     def poll(
         self, *, go: bool = False, stop: str = "", wait_s: float = 0.0, over: bool = False
     ) -> dict[str, Any]:
-        known = {"offset": self.offset, "sampled": 0}
+        known = {"offset": self.offset, "sampled": 0, "arrived": 0}
         spec = {**known, "wait_s": wait_s, "lease_s": self.job["lease_s"]}
         answer = self.ask("polling:poll", **spec, go=go, stop=stop, over=over)
         data = zlib.decompress(base64.b64decode(answer["data"]))
@@ -941,6 +942,7 @@ def test_event_files_of_the_folder_can_be_fetched_and_nothing_beyond(
     run.done()
     files = run.poll()["files"]
     files.pop("samples.csv", None)
+    files.pop("arrivals")
     name = "tensorboard/sub/events.out.tfevents.1.host"
     assert files == {name: 7}
 
@@ -972,6 +974,7 @@ def test_traces_of_a_profiler_can_be_fetched_and_nothing_beyond(make: Make, tmp_
     run.done()
     files = run.poll()["files"]
     files.pop("samples.csv", None)
+    files.pop("arrivals")
     assert files == {"node0.nsys-rep": 6, "profile/iteration_3/rank0_trace.json": 2}
     answer = run.ask(
         "polling:fetch", name="profile/iteration_3/rank0_trace.json", offset=0, length=9
@@ -1082,3 +1085,20 @@ def test_what_a_dead_supervisor_left_is_ended_by_the_next_run(make: Make, tmp_pa
     other.job["runs"] = str(tmp_path / "other")  # another root, where another lock holds the node
     assert not [one for one in other.prepare()["noted"] if "older run" in one]
     assert alive(int((going.dir / "launcher.log").read_text()))
+
+
+def test_when_the_logs_bytes_arrived_is_noted_and_brought(make: Make) -> None:
+    """Also of a run that nobody polls: bench was killed."""
+    run = make("for n in 0 1 2 3; do echo step $n; sleep 0.25; done").start()
+    deadline = time.monotonic() + 20
+    while not (run.dir / "done.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    lines = (run.dir / "arrivals").read_text().splitlines()
+    entries = [[float(word) for word in line.split()] for line in lines[1:]]
+    assert [size for _, size, *_ in entries] == [7, 14, 21, 28]
+    steps = [after[0] - before[0] for before, after in pairwise(entries)]
+    assert all(245 <= step <= 400 for step in steps), steps
+    answer = run.poll()
+    brought = zlib.decompress(base64.b64decode(answer["arrivals"]))
+    assert brought == (run.dir / "arrivals").read_bytes()
+    assert answer["files"]["arrivals"] == len(brought)

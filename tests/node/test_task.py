@@ -331,25 +331,3 @@ def test_a_suspended_run_notes_it_and_is_not_stalled(
     ]
     assert not part.watchman.stalled(720.0)
     assert part.watchman.stalled(830.0)
-
-
-def test_a_log_is_noted_with_when_it_was_last_seen_without_its_newest_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 30, point 10: a step of a minute was known to a minute where its log was looked at each
-    second, for looks that saw nothing new were not written.
-    """
-    monkeypatch.chdir(tmp_path)
-    part = task.Task(spec(run_folder(tmp_path / "attempt1")))
-    log = Path(names.LOG)
-    with monkeypatch.context() as clock:
-        for at, grown in ((5.0, b""), (6.0, b"step 1\n"), (7.0, b""), (65.0, b""), (66.0, b"2\n")):
-            clock.setattr(time, "time", lambda at=at: at)
-            with log.open("ab") as stream:
-                stream.write(grown)
-            part.note_log()
-    part.write_looks()
-    polls = [json.loads(line) for line in Path(names.TIMELINE).read_text().splitlines()]
-    assert [(poll["node"], poll["log_bytes"]) for poll in polls] == [
-        *((5.0, 0), (6.0, 7), (65.0, 7), (66.0, 9))
-    ]

@@ -36,7 +36,7 @@ CHOSEN = (
     *("poll-list", "done-rc-huge", "data-bomb", "poll-silent", "files-outside", "fetch-more"),
 )
 BROUGHT = {
-    *(names.DONE, names.LOG, names.PREPARED, names.TIMELINE, names.SAMPLES),
+    *(names.DONE, names.LOG, names.PREPARED, names.ARRIVALS, names.SAMPLES),
     "events.out.tfevents.1.host",
 }
 ASKED = (hostile.INSPECT, hostile.FACTS)  # by bench and doctor, before a run

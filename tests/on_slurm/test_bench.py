@@ -12,6 +12,7 @@ import pytest
 from runner.base.paths import PROJECT
 from runner.folder import names
 from runner.folder.packed import read_part
+from runner.load.arrivals import arrivals_of
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 
@@ -54,6 +55,7 @@ def test_a_run_is_a_job_of_its_own(slurm_cluster: SlurmCluster) -> None:
         there = {*os.listdir(node)} - {"prepared"}  # of a node that noted something
         assert there == {"done.json", "launcher.log", "started.json"}
         assert read_part(node, names.SAMPLES)
+        assert arrivals_of(node).entries[-1].size == (node / names.LOG).stat().st_size
     assert (attempt / "samples.zip").is_file()
     assert not (attempt / "roster").exists()
     assert sorted(path.stem for path in (bench.campaign / "inspect").iterdir()) == [

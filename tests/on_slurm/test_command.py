@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from runner.load.arrivals import arrivals_of
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.test_your_own_trainer import fenced
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
@@ -42,3 +43,4 @@ def test_the_pages_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> No
         (log,) = said.glob(f"nodes/000{rank}-*/launcher.log")
         words = f"step 5 at {placement['host'][0]} {placement['port']}, {rank}"
         assert words in log.read_text(), placement
+        assert arrivals_of(log.parent).entries[-1].size == log.stat().st_size

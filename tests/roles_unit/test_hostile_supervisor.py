@@ -132,7 +132,7 @@ def test_a_run_whose_node_answers_so_ends_as_stated(
         assert all(text.isprintable() for text in texts(json.loads(file.read_text()))), file
         assert file.stat().st_size < 10_000, file
     written = {path.name for path in run.node(1).rglob("*") if path.is_file()}
-    assert written <= {names.DONE, names.LOG, names.PREPARED, names.TIMELINE, names.SAMPLES}
+    assert written <= {names.DONE, names.LOG, names.PREPARED, names.ARRIVALS, names.SAMPLES}
     assert sum(path.stat().st_size for path in run.path.rglob("*")) < 4 << 20
     assert victim.read_text() == "precious"
 
@@ -152,8 +152,8 @@ def test_who_answers_at_once_and_never_ends_is_given_up(
         if entry.endswith(":prepare"):
             return {"now": 1.0, "boot_id": ""}
         return {
-            **{"now": 1.0, "done": None, "size": 0, "offset": 0},
-            **{"data": b"", "samples": b"", "files": {}},
+            **{"done": None, "size": 0, "offset": 0},
+            **{"data": b"", "samples": b"", "arrivals": b"", "files": {}},
         }
 
     node = SimpleNamespace(

@@ -140,7 +140,7 @@ READERS = (
 )
 OTHERWISE = {
     "archive/archive.py": 1,  # tarfile, on a stream that is written
-    "archive/export.py": 1,  # a copy that is written
+    "archive/export.py": 2,  # a copy that is written
     "archive/extraction.py": 1,  # written, new
     "archive/importing.py": 1,  # written, new
     "commands/compare.py": 1,  # the first byte of what a person names
