@@ -40,21 +40,9 @@ def test_a_limit_that_leaves_no_node_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("playbook", "words", "said"),
     [
-        (
-            "setup.yml",
-            ("--tags", "data,verfy"),
-            "--tags verfy is not a tag of this playbook (did you mean 'verify'?); there are base",
-        ),
-        (
-            "setup.yml",
-            ("--skip-tags", "gpus"),
-            "--skip-tags gpus is not a tag of this playbook (did",
-        ),
-        (
-            "base.yml",
-            ("--tags", "base"),
-            "--tags base is not a tag of this playbook, which has none",
-        ),
+        ("setup.yml", ("--tags", "data,verfy"), "--tags verfy is not a tag of this playbook (did"),
+        ("setup.yml", ("--skip-tags", "gpus"), "--skip-tags gpus is not a tag of this playbook"),
+        ("base.yml", ("--tags", "base"), "--tags base is not a tag of this playbook, which has"),
     ],
 )
 def test_a_tag_that_there_is_not_is_refused(

@@ -84,33 +84,6 @@ def test_bad_hostlists_are_refused(text: str, words: str) -> None:
         hosts.expand_hostlist(text)
 
 
-NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,4}[a-z]", fullmatch=True)
-
-
-@given(
-    st.lists(
-        st.tuples(NAMES, st.integers(0, 2000), st.integers(0, 20), st.integers(1, 5), NAMES),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_a_range_is_its_numbers_as_wide_as_the_first(
-    parts: list[tuple[str, int, int, int, str]],
-) -> None:
-    """As Slurm's manual has it: `linux[00-07]`: zeros in front of the first are kept."""
-    written, names = [], []
-    for prefix, low, count, width, suffix in parts:
-        first = str(low).zfill(width)
-        written.append(f"{prefix}[{first}-{low + count}]{suffix}")
-        names += [f"{prefix}{n:0{len(first)}d}{suffix}" for n in range(low, low + count + 1)]
-    assert hosts.expand_hostlist(",".join(written)) == names
-
-
-@given(st.lists(NAMES, min_size=1, unique=True))
-def test_plain_names_stay_as_they_are(names: list[str]) -> None:
-    assert hosts.expand_hostlist(",".join(names)) == names
-
-
 @given(st.text(alphabet="n0123456789[],-", max_size=12))
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     try:
@@ -245,11 +218,3 @@ def test_ansible_shows_the_sentence_on_a_line_of_its_own_with_what_follows_from_
     assert ran.rc != 0
     assert "\n\nerror: there is no allocation here; name a DeepSpeed hostfile in TR" in ran.out
     assert f"\n\n{hosts.AFTERWARDS}\n\n" in ran.out
-
-
-@pytest.mark.usefixtures("no_allocation")
-def test_a_bad_hostfile_reaches_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "hostfile").write_text("a slots=8\nb slot=8\n")
-    monkeypatch.setenv("TRAINBENCH_HOSTFILE", str(tmp_path / "hostfile"))
-    with pytest.raises(UserError, match=r"hostfile, line 2: 'b slot=8' is not of the form"):
-        load_inventory(INVENTORY)

@@ -1,5 +1,6 @@
 """plugins/inventory_check.py: what roles/validate says of an inventory without a connection."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import pytest
 import yaml
 
 from plugins import inventory_check as check
-from plugins.filter.mirrors import KINDS
 from runner.base.paths import PROJECT
 from runner.inventory.inventory import KEYS, load_inventory
 from runner.terms.cluster import DEVICES
@@ -52,6 +52,7 @@ def test_a_good_inventory_has_no_faults() -> None:
         ("site_mirors", "no variable site_mirors (did you mean 'site_mirrors'?); docs/invent"),
         ("setup_priviledged", "no variable setup_priviledged (did you mean 'setup_privileged'?)"),
         ("clster_root", "no variable clster_root (did you mean 'cluster_root'?); give one of your"),
+        ("slurm_partitoin", "(did you mean 'slurm_partition'?); docs/slurm.md lists the variables"),
         ("clutser_systems", "no variable clutser_systems (did you mean 'cluster_systems'?)"),
         ("datset_names", "no variable datset_names (did you mean 'dataset_names'?)"),
     ],
@@ -72,45 +73,23 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(name: str, words: str) 
         ({"cluster_root": None}, "cluster_root is not set; name the folder"),
         ({"cluster_systems": None}, "cluster_systems is not set; docs/inventory.md says what"),
         ({"cluster_systems": ["lbai"]}, "cluster_systems names lbai (did you mean 'libai'?)"),
-        (
-            {"cluster_systems": "torch_gpt"},
-            "cluster_systems is 'torch_gpt'; it must be a list, such as [torch_gpt]",
-        ),
-        (
-            {"cluster_devices_per_node": "eight"},
-            "cluster_devices_per_node is 'eight'; it must be a whole number",
-        ),
+        ({"cluster_systems": "torch_gpt"}, "cluster_systems is 'torch_gpt'; it must be a list,"),
+        ({"cluster_devices_per_node": "eight"}, "'eight'; it must be a whole number"),
         ({"cluster_device": "gpu"}, "cluster_device is 'gpu'; it must be cpu, cuda or npu"),
         ({"cluster_env": "HF_TOKEN=hidden"}, "cluster_env must be a mapping"),
         ({"setup_privileged": "maybe"}, "setup_privileged is 'maybe'; it must be true or false"),
         ({"ssh_mesh_ports": [22, "ssh"]}, "ssh_mesh_ports holds 'ssh'; each of it must be a whole"),
         ({"conda_prefix": ["/opt"]}, "conda_prefix is a list or mapping; it must be a path"),
-        (
-            {"container_runtime_engines": ["dokcer"]},
-            "container_runtime_engines names dokcer (did you mean 'docker'?); there are docker",
-        ),
-        (
-            {"torch_gpt_pin_sets": ["torch-2.14"]},
-            "torch_gpt_pin_sets names torch-2.14 (did you mean 'torch-2.13'?); roles/torch_gpt",
-        ),
+        ({"container_runtime_engines": ["dokcer"]}, "names dokcer (did you mean 'docker'?)"),
+        ({"torch_gpt_pin_sets": ["torch-2.14"]}, "torch-2.14 (did you mean 'torch-2.13'?)"),
         ({"dataset_names": [".."]}, "dataset '..': a name is letters, digits"),
-        (
-            {"dataset_names": ["own"], "dataset_own": {"own": {}}},
-            "dataset_own lacks 'inputs'; docs/datasets.md says",
-        ),
+        ({"dataset_names": ["own"], "dataset_own": {"own": {}}}, "dataset_own lacks 'inputs';"),
         ({"site_proxy": "https://me:hidden@p:3128"}, "site_proxy is not of the form http://HOST:"),
         ({"site_proxy": 'http://me:hid"den@p:3128'}, "site_proxy is not of the form http://HOST:"),
-        (
-            {"site_proxy": ["http://me:hidden@p:3128"]},
-            "site_proxy is a list or mapping; it must be",
-        ),
+        ({"site_proxy": ["http://me:hidden@p:3128"]}, "site_proxy is a list or mapping; it must"),
         ({"site_mirrors": {"pipp": {}}}, "site_mirrors has pipp (did you mean 'pip'?); its kinds"),
         ({"site_mirrors": {"pip": "x"}}, "site_mirrors.pip must map the beginning of a public"),
-        (
-            {"site_mirrors": {"git": {"https://githb.com/": "x"}}},
-            "site_mirrors.git: no address begins with https://githb.com/ (did you mean"
-            " 'https://github.com/'?); `trainbench docs public-addresses`",
-        ),
+        ({"site_mirrors": {"git": {"https://githb.com/": "x"}}}, "(did you mean 'https://github"),
         # what is longer than the address is never asked
         (
             {"site_mirrors": {"pip": {"https://pypi.org/simple/": "x"}}},
@@ -281,13 +260,6 @@ def test_names_that_the_playbooks_derive_are_known() -> None:
     assert {"node_root", "systems_root"} <= KNOWN.derived
 
 
-def test_public_addresses_are_read_by_kind() -> None:
-    assert set(KINDS) <= KNOWN.addresses.keys()
-    assert all(KNOWN.addresses.values())
-    assert "https://pypi.org/simple" in KNOWN.addresses["pip"]
-    assert "nvcr.io/nvidia/pytorch:20.12-py3" in KNOWN.addresses["images"]
-
-
 # --- Slurm ----------------------------------------------------------------------------------------
 
 SLURM = {"cluster_engine": "slurm", "slurm_nodes": 4, "slurm_gpus_per_node": 8}
@@ -301,24 +273,14 @@ def test_a_slurm_inventory_has_no_faults() -> None:
     ("values", "says"),
     [
         ({"slurm_nodes": "many"}, "slurm_nodes is 'many'; it must be a whole number"),
-        (
-            {"slurm_options": ["--array=1-4"]},
-            "the inventory: slurm_options has --array, which bench sets itself; take it out",
-        ),
-        (
-            {"ssh_mesh_enabled": True},
-            "ssh_mesh_enabled is true, and cluster_engine is slurm, which starts each node by"
-            " itself; take it out",
-        ),
-        (
-            {"setup_privileged": True},
-            "setup_privileged is true, and cluster_engine is slurm; a login node is somebody"
-            " else's, so set setup_privileged: false",
-        ),
+        ({"slurm_options": ["--array=1-4"]}, "slurm_options has --array, which bench sets"),
+        ({"ssh_mesh_enabled": True}, "ssh_mesh_enabled is true, and cluster_engine is slurm,"),
+        ({"setup_privileged": True}, "is slurm; .* so set setup_privileged: false"),
     ],
 )
 def test_what_is_wrong_with_slurms_keys_is_said_once(values: dict[str, Any], says: str) -> None:
-    assert faults({**SLURM, "setup_privileged": False, **values}, local=True) == [says]
+    (said,) = faults({**SLURM, "setup_privileged": False, **values}, local=True)
+    assert re.search(says, said)
 
 
 def test_what_is_to_be_built_in_a_job_says_how() -> None:
@@ -331,14 +293,6 @@ def test_what_is_to_be_built_in_a_job_says_how() -> None:
         " --ntasks=1 --partition=gpu --gpus-per-node=8 ansible-playbook playbooks/setup.yml -i"
         " inventory/mine`"
     ]
-
-
-def test_a_misspelt_key_of_slurms_is_unknown() -> None:
-    (said,) = faults({}, "slurm_partitoin")
-    assert said == (
-        "there is no variable slurm_partitoin (did you mean 'slurm_partition'?); docs/slurm.md"
-        " lists the variables"
-    )
 
 
 # --- our own inventories --------------------------------------------------------------------------
@@ -378,13 +332,6 @@ def test_every_inventory_is_read_and_has_no_fault_but_addresses_to_edit(
     assert len(said) == (1 if inventory.name in to_edit else 0), said
     assert all("EDIT-ME" in fault for fault in said)
     assert found.device == {"local": "cpu", "ascend": "npu"}.get(inventory.name, "cuda")
-
-
-@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: path.name)
-def test_group_vars_are_filed_by_role(inventory: Path) -> None:
-    for path in (inventory / "group_vars" / "all").iterdir():
-        for name in yaml.safe_load(path.read_text()):
-            assert name.startswith(f"{path.stem}_"), f"{path}: {name}"
 
 
 def test_the_documents_clusters() -> None:

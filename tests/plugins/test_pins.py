@@ -49,6 +49,7 @@ PINS: dict[str, dict[str, Any]] = {
     "plain": {"requirements": ["torch==2.13.0", "numpy==2.4.6"]},
 }
 HOME = "/opt/tb/systems/mds/e52bdabb"
+SOURCE = {"repository": "r", "commit": COMMIT}
 
 
 def read(path: Path) -> str:
@@ -198,39 +199,15 @@ def test_constraints_are_read_without_comments() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (
-            {"requirments": []},
-            "mds's pin set plain: 'requirments' is not a key; there are apex, build",
-        ),
-        (
-            {"requirements": ["numpy>=1.22"]},
-            "'numpy>=1.22' is not an exact pin; write name==version",
-        ),
         ({"requirements": ["numpy==1.*"]}, "'numpy==1.*' is not an exact pin"),
-        ({"requirements": ["-r other.txt"]}, "'-r other.txt' is not an exact pin"),
-        ({"torch": {"version": "1", "cuda": "11"}}, "'cuda' is not a key"),
-        (
-            {"oneflow": {"wheel": "https://x.example/oneflow.tar.gz"}},
-            "does not end in the name of a",
-        ),
-        (
-            {"wheels": [{"url": "https://x.example/toy-1.0-py3-none-any.whl#md5=0"}]},
-            "plain: https://x.example/toy-1.0-py3-none-any.whl ends in #md5=0, which nothing"
-            " compares; write #sha256= and 64 hex digits",
-        ),
+        ({"wheels": [{"url": "https://x/toy-1.0-py3-none-any.whl#md5=0"}]}, "write #sha256="),
         (
             {"oneflow": {"wheel": f"https://x/o-1-a-b-c.whl#sha256={SUM}", "sha256": "0" * 64}},
             f"plain, oneflow: https://x/o-1-a-b-c.whl has #sha256={SUM} and the key sha256: 0000",
         ),
         ({"constraints": "absent.txt"}, "there is no /roles/mds/files/constraints/absent.txt"),
-        (
-            {"source": {"repository": "r", "commit": COMMIT, "install": "egg"}},
-            "mds's pin set plain, source: install is 'egg'; copy or editable",
-        ),
-        (
-            {"source": {"repository": "r", "commit": COMMIT, "patches": ["x.patch"]}},
-            "there is no /roles/mds/files/patches/x.patch",
-        ),
+        ({"source": {**SOURCE, "install": "egg"}}, "source: install is 'egg'; copy or editable"),
+        ({"source": {**SOURCE, "patches": ["x.patch"]}}, "no /roles/mds/files/patches/x.patch"),
     ],
 )
 def test_what_cannot_hold_is_refused_by_name(more: dict[str, Any], words: str) -> None:

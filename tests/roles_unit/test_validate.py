@@ -203,12 +203,7 @@ NEEDED = check.Builds("apex for a's b", "11.3", 10)
         ({}, "", True, ""),  # and the system's own, of which nobody knows yet
         ({"gcc": "10"}, "10", False, ""),
         ({"gcc": "10.2.1"}, "", False, ""),
-        (
-            {"gcc": ""},
-            "10",
-            False,
-            "n1 has no gcc-10 with g++-10, which is to build apex for a's b;",
-        ),
+        ({"gcc": ""}, "10", False, "n1 has no gcc-10 with g++-10, which is to build apex for a's"),
         ({"gcc": ""}, "", False, "n1 has no gcc with g++, which is to build"),
         ({"gcc": "12"}, "", False, "gcc of n1 is 12, and nvcc of CUDA 11.3, which builds apex for"),
         ({"gcc": "12"}, "", True, 'takes 10 at most; set base_gcc_version: "10"'),

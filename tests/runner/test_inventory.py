@@ -42,11 +42,6 @@ def changed(**variables: Any) -> dict[str, Any]:
     return listed("a", each=variables)
 
 
-def test_hosts_keep_the_order_of_the_inventory() -> None:
-    found = parse(listed("n10", "n2", "n1"))
-    assert [node.host for node in found.nodes] == ["n10", "n2", "n1"]
-
-
 def test_hosts_of_child_groups_follow_and_none_comes_twice() -> None:
     data = listed("m", "z", "a", "y")
     data["nodes"] = {"hosts": ["m"], "children": ["racks", "more"]}
@@ -92,10 +87,6 @@ def test_keys_for_the_whole_cluster_are_read() -> None:
     assert found.command_pins == ("again", "mine")
     assert (found.device, found.env) == ("cuda", {"NCCL_SOCKET_IFNAME": "eth0", "N": "1"})
     assert (found.device_memory_mib, found.lost_contact_s) == (81920, 4.0)
-
-
-def test_npu_is_a_device() -> None:
-    assert parse(changed(cluster_device="npu")).device == "npu"
 
 
 def test_cann_is_where_the_role_npu_looks_for_it() -> None:
@@ -203,11 +194,6 @@ def test_a_shared_root_is_one_folder_on_all_nodes() -> None:
     assert "at one path" in said
 
 
-def test_a_relative_root_lies_in_the_checkout_for_a_local_connection_only() -> None:
-    found = parse(changed(cluster_root=".tb", ansible_connection="local"))
-    assert str(found.nodes[0].root) == str(paths.PROJECT / ".tb")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -312,11 +298,6 @@ def test_a_wrong_path_names_the_nearest_inventory(
         load_inventory(tmp_path / "empty")
 
 
-def test_the_quickstarts_inventory_is_read() -> None:
-    found = load_inventory(paths.DEFAULT_INVENTORY)
-    assert (found.name, found.device, found.nodes[0].host) == ("local", "cpu", "localhost")
-
-
 # --- one rule, two readers ------------------------------------------------------------------------
 
 
@@ -358,11 +339,6 @@ def test_playbooks_and_runner_agree_on_where_things_lie(
         str(paths.system_home(node.root, "s", "p").parents[1]),
         str(paths.dataset_home(node.root, "d").parent),
     ]
-
-
-def test_playbooks_and_runner_agree_on_the_quickstarts_inventory() -> None:
-    node = load_inventory(paths.DEFAULT_INVENTORY).nodes[0]
-    assert from_playbooks(paths.DEFAULT_INVENTORY, "localhost", "node_root") == [str(node.root)]
 
 
 def test_playbooks_and_runner_agree_on_where_checkups_lie(tmp_path: Path) -> None:

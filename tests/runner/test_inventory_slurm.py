@@ -38,11 +38,6 @@ def test_the_nodes_are_the_ranks_of_any_job() -> None:
     assert (found.engine.partition, found.engine.mem, found.engine.mode) == ("gpu", "0", "job")
 
 
-def test_an_inventory_of_another_engine_has_no_slurm() -> None:
-    assert parse(changed()).engine.name == "ssh"
-    assert parse(changed(cluster_engine="ssh")).engine.name == "ssh"
-
-
 def test_the_inventory_to_copy_is_read() -> None:
     found = load_inventory(PROJECT / "inventory" / "slurm")
     assert isinstance(found.engine, Slurm)
@@ -50,93 +45,47 @@ def test_the_inventory_to_copy_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "says"),
+    ("variables", "culprit", "cure"),
     [
+        ({"slurm_nodes": None}, "slurm_nodes is not set", "nodes that a run may have at most"),
+        ({"slurm_nodes": 0}, "slurm_nodes is 0", "1 to 100000"),
+        ({"slurm_mode": "jobs"}, "slurm_mode is 'jobs'", "one of 'job', 'allocation'"),
+        ({"slurm_time_margin_s": 5}, "slurm_time_margin_s is 5", "60 to 86400"),
+        ({"slurm_exclusive": "yes"}, "slurm_exclusive is 'yes'", "true or false"),
+        ({"slurm_partition": "a b"}, "slurm_partition is 'a b'", "one word without blanks"),
         (
-            {"slurm_nodes": None},
-            "slurm_nodes is not set: nodes that a run may have at most",
+            {"slurm_options": ["licenses=a"]},
+            "slurm_options[0] is 'licenses=a'",
+            "--licenses=nccl:4",
         ),
-        ({"slurm_nodes": 0}, "slurm_nodes is 0; it must be 1 to 100000"),
-        ({"slurm_mode": "jobs"}, "slurm_mode is 'jobs'; it must be one of 'job', 'allocation'"),
-        ({"slurm_time_margin_s": 5}, "slurm_time_margin_s is 5; it must be 60 to 86400"),
-        ({"slurm_exclusive": "yes"}, "slurm_exclusive is 'yes'; it must be true or false"),
-        (
-            {"slurm_partition": "gpu fast"},
-            "slurm_partition is 'gpu fast'; it must be one word without blanks,"
-            " quotes, '\\' and '#'",
-        ),
-        (
-            {"slurm_options": ["licenses=a:1"]},
-            "slurm_options[0] is 'licenses=a:1'; it must be one option of sbatch's in one word,"
-            " such as --licenses=nccl:4",
-        ),
-        (
-            {"slurm_options": ["--partition=gpu"]},
-            "slurm_options has --partition, which has a key of its own: slurm_partition",
-        ),
-        (
-            {"slurm_options": ["--parti=gpu"]},
-            "slurm_options has --parti, which has a key of its own: slurm_partition",
-        ),
-        (
-            {"slurm_options": ["--cpu-bind=cores"]},
-            "slurm_options has --cpu-bind, which is srun's; write it into slurm_srun_args",
-        ),
-        (
-            {"slurm_srun_args": ["--mpi=pmix"]},
-            "slurm_srun_args has --mpi, which has a key of its own: slurm_mpi",
-        ),
-        (
-            {"slurm_setup": "module load cuda"},
-            "slurm_setup is 'module load cuda'; it must be a list",
-        ),
-        (
-            {"slurm_setup": ["if true", "a\nb"]},
-            "slurm_setup of login[1] is 'a\\nb'; control characters are not allowed",
-        ),
-        (
-            {"slurm_options": ["--array=1-4"]},
-            "slurm_options has --array, which bench sets itself; take it out",
-        ),
-        (
-            {"slurm_options": ["--container-image=x"]},
-            "slurm_options has --container-image, which bench sets itself; take it out",
-        ),
-        (
-            {"slurm_options": ["--time=10"]},
-            "slurm_options has --time, which bench sets itself; it comes from time_limit_s of the"
-            " matrix and slurm_time_margin_s",
-        ),
-        (
-            {"slurm_options": ["--licenses=a:1", "--licenses=b:1"]},
-            "slurm_options has --licenses twice; leave one",
-        ),
-        (
-            {"slurm_gres": "gpu:2", "slurm_gpus_per_node": 2},
-            "slurm_gres and slurm_gpus_per_node are both set; they say the same, so leave one out",
-        ),
-        (
-            {"cluster_device": "cuda"},
-            "cluster_device is cuda, and a job that asks for no GPU has none; set"
-            " slurm_gpus_per_node: 2 (slurm_gres: none where Slurm knows of no GPUs)",
-        ),
+        ({"slurm_options": ["--partition=a"]}, "has --partition", "of its own: slurm_partition"),
+        ({"slurm_options": ["--parti=a"]}, "has --parti", "of its own: slurm_partition"),
+        ({"slurm_options": ["--cpu-bind=a"]}, "has --cpu-bind", "write it into slurm_srun_args"),
+        ({"slurm_srun_args": ["--mpi=a"]}, "slurm_srun_args has --mpi", "of its own: slurm_mpi"),
+        ({"slurm_setup": "a"}, "slurm_setup is 'a'", "a list"),
+        ({"slurm_setup": ["b", "a\nb"]}, "of login[1] is 'a\\nb'", "are not allowed"),
+        ({"slurm_options": ["--array=1-4"]}, "has --array", "take it out"),
+        ({"slurm_options": ["--container-image=x"]}, "has --container-image", "take it out"),
+        ({"slurm_options": ["--time=10"]}, "has --time", "time_limit_s of the matrix"),
+        ({"slurm_options": ["--licenses=a", "--licenses=b"]}, "has --licenses twice", "leave one"),
+        ({"slurm_gres": "gpu:2", "slurm_gpus_per_node": 2}, "are both set", "leave one out"),
+        ({"cluster_device": "cuda"}, "cluster_device is cuda", "set slurm_gpus_per_node: 2"),
         (
             {"cluster_device": "cuda", "slurm_gres": "gpu:a100:1,nvme:4"},
-            "slurm_gres asks for 1 GPUs a node, and cluster_devices_per_node is 2; make them the"
-            " same",
+            "slurm_gres asks for 1 GPUs a node",
+            "make them the same",
         ),
-        ({"cluster_engine": "slrum"}, "cluster_engine is 'slrum'; it must be ssh or slurm"),
-        ({"cluster_scratch": "tmp"}, "cluster_scratch is 'tmp'; it must be an absolute path"),
-        (
-            {"ansible_connection": "ssh"},
-            "a Slurm inventory has one host, the login node that bench runs on, with"
-            " ansible_connection: local; Slurm names the others (it has 1 host, which is reached by"
-            " ssh)",
-        ),
+        ({"cluster_engine": "slrum"}, "cluster_engine is 'slrum'", "ssh or slurm"),
+        ({"cluster_scratch": "tmp"}, "cluster_scratch is 'tmp'", "an absolute path"),
+        ({"ansible_connection": "ssh"}, "which is reached by ssh", "ansible_connection: local"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_cure(variables: dict[str, Any], says: str) -> None:
-    assert refused(**variables) == says
+def test_what_is_wrong_is_said_with_the_cure(
+    variables: dict[str, Any], culprit: str, cure: str
+) -> None:
+    said = refused(**variables)
+    assert culprit in said
+    assert cure in said
 
 
 def test_several_hosts_are_refused() -> None:
@@ -147,17 +96,7 @@ def test_several_hosts_are_refused() -> None:
 
 def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
     said = refused(slurm_partitoin="gpu")
-    assert said.startswith(
-        "login has an unknown key 'slurm_partitoin' (did you mean 'slurm_partition'?); the keys are"
-        " slurm_nodes, "
-    )
-
-
-def test_a_key_on_an_inventory_of_ssh_is_refused() -> None:
-    assert refusal(changed(slurm_partition="gpu")) == (
-        "inventory/test: slurm_partition is set, and cluster_engine is ssh; set"
-        " cluster_engine: slurm, or take it out"
-    )
+    assert "'slurm_partitoin' (did you mean 'slurm_partition'?); the keys are slurm_nodes, " in said
 
 
 @pytest.mark.parametrize(

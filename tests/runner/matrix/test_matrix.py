@@ -55,28 +55,23 @@ def test_all_faults_of_a_matrix_are_told_at_once() -> None:
 
 # --- what becomes a cell --------------------------------------------------------------------------
 
-
-def test_axes_multiply_and_the_last_one_changes_fastest() -> None:
-    found = parse(f"{SYSTEM}axes: {{zero_stage: [0, 1], devices_per_node: [1, 2]}}")
-    assert names(found) == [
-        "zero_stage=0,devices_per_node=1",
-        "zero_stage=0,devices_per_node=2",
-        "zero_stage=1,devices_per_node=1",
-        "zero_stage=1,devices_per_node=2",
-    ]
-    assert [cell.world_size for cell in found.cells] == [1, 2, 1, 2]
+AXES = f"{SYSTEM}axes: {{seed: [1, 2], nodes: [1, 2]}}\n"
 
 
-def test_exclude_drops_cells_that_match_all_keys_of_an_entry() -> None:
-    found = parse(
-        f"{SYSTEM}axes: {{zero_stage: [0, 1], devices_per_node: [1, 2]}}\n"
-        "exclude: [{zero_stage: 1, devices_per_node: 1}]"
-    )
-    assert names(found) == [
-        "zero_stage=0,devices_per_node=1",
-        "zero_stage=0,devices_per_node=2",
-        "zero_stage=1,devices_per_node=2",
-    ]
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        (AXES, ["seed=1,nodes=1", "seed=1,nodes=2", "seed=2,nodes=1", "seed=2,nodes=2"]),
+        (
+            AXES + "exclude: [{seed: 2, nodes: 1}]",
+            ["seed=1,nodes=1", "seed=1,nodes=2", "seed=2,nodes=2"],
+        ),
+        (f"{SYSTEM}include: [{{nodes: 2}}, {{nodes: 4}}]", ["nodes=2", "nodes=4"]),
+    ],
+)
+def test_axes_multiply_and_the_last_one_changes_fastest(text: str, cells: list[str]) -> None:
+    """Without the cells that match all keys of an entry of `exclude`; with those of `include`."""
+    assert names(parse(text)) == cells
 
 
 def test_include_adds_whole_cells_on_top_of_the_defaults_and_escapes_exclude() -> None:
@@ -103,10 +98,6 @@ def test_an_included_cell_may_have_axes_of_its_own() -> None:
         {"size": "345M", "trainer": "mine"},
     )
     assert replace(named, name=plain.name, axes=plain.axes, id=plain.id) == plain
-
-
-def test_includes_alone_are_the_whole_matrix() -> None:
-    assert names(parse(f"{SYSTEM}include: [{{nodes: 2}}, {{nodes: 4}}]")) == ["nodes=2", "nodes=4"]
 
 
 def test_defaults_alone_are_one_cell_named_after_its_system() -> None:

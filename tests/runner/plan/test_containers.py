@@ -171,10 +171,7 @@ def test_a_pin_sets_image_is_a_base_and_pins() -> None:
     [
         ({"python": "3.8"}, "one, which is an image: 'python' is not a key"),
         ({"image": {"base": "x", "tag": "y"}}, "one, image: 'tag' is not a key"),
-        (
-            {"requirements": [{"requirements": ["a==1"], "no_deps": True}]},
-            "requirements in an image: 'no_deps' is not a key",
-        ),
+        ({"requirements": [{"requirements": ["a==1"], "no_deps": True}]}, "no_deps' is not a key"),
     ],
 )
 def test_what_an_image_cannot_be_is_refused(more: dict[str, Any], words: str) -> None:

@@ -233,12 +233,18 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
             ["data_parallel 2", "global_batch_size 16", "multiple of 6, or lower devices_per_node"],
         ),
         ({"micro_batch_size": 3, "devices_per_node": 1}, small_cluster(), ["a multiple of 3$"]),
-        (
-            {"train_iters": 0 + 1},
-            small_cluster(),
-            ["train_iters 1", "set train_iters to at least 3"],
-        ),
+        ({"train_iters": 0 + 1}, small_cluster(), ["train_iters 1", "to at least 3"]),
         ({"num_attention_heads": 3}, small_cluster(), ["does not divide hidden_size 128"]),
+        (
+            {"devices_per_node": 2, "tensor_parallel": 2, "pipeline_parallel": 2},
+            small_cluster(),
+            ["tensor_parallel 2 x pipeline_parallel 2 does not divide the 2 devices"],
+        ),
+        (
+            {"devices_per_node": 2, "tensor_parallel": 2, "num_attention_heads": 1},
+            small_cluster(),
+            ["tensor_parallel 2 does not divide num_attention_heads 1"],
+        ),
         ({"precision": "fp16"}, small_cluster(), ["fp16 needs a GPU"]),
         ({"split": "1,2"}, small_cluster(), ["split is '1,2'", "900,50,50"]),
         ({}, small_cluster(device="npu"), ["torch_gpt trains on cpu or cuda", "rack is npu"]),
@@ -249,11 +255,7 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
             slurm_cluster(),
             ["Slurm assigns the devices", "set devices_per_node: 1"],
         ),
-        (
-            {"partition": "gpu"},
-            small_cluster(),
-            ["partition is a word for a scheduler", "is ssh"],
-        ),
+        ({"partition": "gpu"}, small_cluster(), ["partition is a word for a scheduler", "is ssh"]),
     ],
 )
 def test_a_cell_that_cannot_run_is_refused_by_name(
