@@ -2,8 +2,6 @@
 
 import os
 import subprocess
-import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +112,6 @@ def pinned(content: dict[str, Any], folder: Path) -> tuple[dict[str, Any], dict[
     if "sources" in content:
         found["sources"] = {name: of(source) for name, source in content["sources"].items()}
     return found, places
-
-
-def apply(repository: str, commit: str, patches: Iterable[Path]) -> list[str]:
-    """What `git apply` says of each patch, in order, on that commit; nothing where it applies."""
-    source = mirror(repository, commit)
-    said = []
-    with tempfile.TemporaryDirectory() as temporary:
-        env = {"GIT_INDEX_FILE": f"{temporary}/index"}
-        assert git(source, "read-tree", commit, **env).returncode == 0
-        for patch in patches:
-            said.append(git(source, "apply", "--cached", str(patch.resolve()), **env).stderr)
-    return said
 
 
 def unpacked(system: str, pin: str, folder: str, into: Path) -> None:

@@ -19,7 +19,7 @@ from runner.folder import names
 from tests.cluster.fixtures import RealNodes
 from tests.on_nodes.small_trainer import commit, commits_of, variables
 from tests.upstream.mirrors import git
-from tests.upstream.test_nanogpt import matrix, prepare
+from tests.upstream.nano_gpt import matrix, prepare
 
 pytestmark = [
     pytest.mark.cluster,

@@ -219,10 +219,7 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"cwd": "/shared/{node_rank}"}, "{node_rank} is neither"),
         ({"environment": {"conda": "x"}}, "write {python: /path/of/python}"),
         ({"environment": {"python": "python3"}}, "write {python: /path/of/python}"),
-        (
-            {"pin": "mine"},
-            "pin is 'mine', and command_pins of the inventory rack and",
-        ),
+        ({"pin": "mine"}, "pin is 'mine', and command_pins of the inventory rack and"),
         ({"log": "torch_gp"}, r"did you mean 'torch_gpt'\?"),
         ({"log": None}, "name a family"),
         ({"log": {"loss": "(1)"}}, "log has no `step`"),
@@ -244,10 +241,7 @@ def test_braces_lists_and_declared_keys() -> None:
         ({"tokens_per_sample": 1.5}, "it must be a whole number"),
         ({"samples_per_step": 0}, "is not a number above 0"),
         ({"model_flops_per_token": 1e9}, "need tokens_per_sample"),
-        (
-            {"architecture": {"layers": 2}, "tokens_per_sample": 8},
-            "'layers' is not a size of a model",
-        ),
+        ({"architecture": {"layers": 2}, "tokens_per_sample": 8}, "'layers' is not a size of a"),
         (
             {"architecture": {"num_layers": 2}, "model_flops_per_token": 1, "tokens_per_sample": 8},
             "keep one",

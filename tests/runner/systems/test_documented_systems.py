@@ -53,25 +53,16 @@ def check(cell: dict[str, Any], cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("cell", "cluster"),
     [
-        (MDS, CUDA),
         ({**MDS, "deepspeed": "off", "zero_stage": 0}, CUDA),
         ({**MDS, "pin": "current", "zero_stage": 3}, CUDA),
         ({**MDS, "pin": "current", "model": "llama3-8b", "attention_backend": "sdpa"}, CUDA),
         ({**MDS, **RAMP}, CUDA),
-        (LIBAI, CUDA),
         ({**LIBAI, "zero_stage": 2}, CUDA),
-        ({**LIBAI, **STAGED, "pin": "33adb976"}, CUDA),
         (LIBAI_CPU, CPU),
         ({**LIBAI_CPU, "tensor_parallel": 2}, CPU),
-        (LM, CUDA),
         ({**LM_DS, "nodes": 2, "zero_stage": 2}, CUDA),
         ({**LM, "nodes": 2}, APART),
-        ({**LM_DS, "pin": "a79272cc"}, CUDA),
-        ({**OF, "nodes": 2, "placement_optimization": True}, CUDA),
         (OF, NAMED),
-        (ASCEND, NPU),
-        ({**ASCEND, "model": "3.7B"}, NPU),
-        ({**ASCEND, "model": "345M_without_mp", "pin": "b4d4a0e"}, CUDA),
         (
             {
                 **CORE,
@@ -139,11 +130,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ({**LM, "partition_activations": True}, CUDA, ["partition_activations needs DeepSpeed"]),
         ({**LM, "pipeline_parallel": 2}, CUDA, ["pipeline_parallel needs DeepSpeed"]),
         ({**LM_DS, "gradient_accumulation": 2}, CUDA, ["needs pipeline_parallel"]),
-        (
-            {**LM_DS, "pipeline_parallel": 2, "zero_stage": 2},
-            CUDA,
-            ["exclude each other in DeepSpeed"],
-        ),
+        ({**LM_DS, "pipeline_parallel": 2, "zero_stage": 2}, CUDA, ["exclude each other in"]),
         ({**LM_DS, "contiguous_checkpointing": True}, CUDA, ["needs partition_activations"]),
         ({**LM_DS, "checkpoint_in_cpu": True}, CUDA, ["needs partition_activations"]),
         ({**LM, "pin": "a79272cc"}, CUDA, ["document 003's comparison", "take another pin"]),
@@ -175,11 +162,7 @@ def test_cells_that_can_run_pass(cell: dict[str, Any], cluster: Cluster) -> None
         ),
         ({**CORE, "num_query_groups": 5}, CUDA, ["num_query_groups 5 does not divide"]),
         ({**CORE, "rotary_base": 500000}, CUDA, ["rotary_base needs position_embedding_type rope"]),
-        (
-            {**CORE, "tensor_parallel": 2, "vocab_size": 5001},
-            CUDA,
-            ["tensor_parallel 2 does not divide vocab_size 5001"],
-        ),
+        ({**CORE, "tensor_parallel": 2, "vocab_size": 5001}, CUDA, ["divide vocab_size 5001"]),
     ],
 )
 def test_cells_that_cannot_run_are_refused_with_the_reason(

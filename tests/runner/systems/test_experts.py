@@ -7,9 +7,11 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.matrix.file import load_matrix
-from runner.systems import torch_gpt
+from runner.systems import megatron_core, torch_gpt
+from runner.systems.common import gpt
 from runner.systems.common.estimates import expert_parameters
 from runner.systems.common.registry import load_system
+from runner.systems.common.torchtitan_models import decoder
 from tests.runner.builders import one_device, small_cluster, small_matrix
 
 OURS: dict[str, Any] = {"system": "torch_gpt", "model": "moe-debug", "devices_per_node": 8}
@@ -33,10 +35,7 @@ def check(cell: dict[str, Any]) -> None:
     ("cell", "words"),
     [
         ({**OURS, "expert_parallel": 3}, "expert_parallel 3 does not divide num_experts 8"),
-        (
-            {**OURS, "expert_parallel": 8, "tensor_parallel": 2},
-            "expert_parallel 8 does not divide data_parallel 4",
-        ),
+        ({**OURS, "expert_parallel": 8, "tensor_parallel": 2}, "8 does not divide data_parallel 4"),
         ({**OURS, "moe_router_topk": 9}, "moe_router_topk 9 is more than num_experts 8"),
         ({**OURS, "engine": "deepspeed", "pin": "deepspeed-0.19"}, "do not go with engine deepsp"),
         ({**OURS, "precision": "fp8"}, "do not go with precision fp8; take bf16"),
@@ -59,10 +58,7 @@ def check(cell: dict[str, Any]) -> None:
         ({**DENSE, "routing": "balanced"}, "routing is for a model with experts"),
         ({**OURS, "model": "gpt2-tiny", "num_experts": 4}, "num_experts is for a Llama"),
         ({**TITAN, "expert_parallel": 3}, "expert_parallel 3 does not divide num_experts 128"),
-        (
-            {**TITAN, "expert_parallel": 16},
-            "expert_parallel 16 does not divide dp_shard x context_parallel x tensor_parallel 8",
-        ),
+        ({**TITAN, "expert_parallel": 16}, "expert_parallel 16 does not divide dp_shard x"),
         ({**TITAN, "expert_tensor_parallel": 2}, "needs expert_parallel of 2 or more"),
         ({**TITAN, "flavor": "8B", "routing": "balanced"}, "8B has no experts; leave routing out"),
         (
@@ -76,22 +72,10 @@ def check(cell: dict[str, Any]) -> None:
         ({**CORE, "expert_parallel": 5}, "expert_parallel 5 does not divide num_experts 128"),
         ({**CORE, "tensor_parallel": 2}, "experts with tensor_parallel need sequence_parallel"),
         ({**CORE, "moe_grouped_gemm": True}, "moe_grouped_gemm needs kernels that local is"),
-        (
-            {**CORE, "moe_router_bias_update_rate": 0.1},
-            "needs moe_router_score_function sigmoid here",
-        ),
-        (
-            {**TE, "expert_tensor_parallel": 5},
-            "expert_tensor_parallel 5 does not divide moe_ffn_hidden_size 768",
-        ),
-        (
-            {**TE, "expert_parallel": 4, "expert_tensor_parallel": 4},
-            "expert_parallel 4 x expert_tensor_parallel 4 does not divide data_parallel x",
-        ),
-        (
-            {**CORE, "model": "llama3-8b", "moe_grouped_gemm": True},
-            "moe_grouped_gemm is for a model with experts",
-        ),
+        ({**CORE, "moe_router_bias_update_rate": 0.1}, "needs moe_router_score_function sigmoid"),
+        ({**TE, "expert_tensor_parallel": 5}, "5 does not divide moe_ffn_hidden_size"),
+        ({**TE, "expert_parallel": 4, "expert_tensor_parallel": 4}, "does not divide data_"),
+        ({**CORE, "model": "llama3-8b", "moe_grouped_gemm": True}, "for a model with experts"),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(cell: dict[str, Any], words: str) -> None:
@@ -132,3 +116,21 @@ def test_experts_are_counted_with_their_group_and_their_zero_stage() -> None:
     less = expert_parameters(shape) * 16 * 7 / 8 / 2**20  # 16 bytes a weight of seven eighths
     assert whole - shared == pytest.approx(less)
     assert memory(zero_stage=3) == pytest.approx(memory(zero_stage=3, expert_parallel=8))
+
+
+@pytest.mark.parametrize(
+    ("model", "flavor", "named"),
+    [
+        ("qwen3", "30B-A3B", "qwen3-30b-a3b"),
+        ("qwen3", "8B", "qwen3-8b"),
+        ("gpt_oss", "20b", "gpt-oss-20b"),
+        ("qwen3", "30B-A3B-4-layers", "qwen3-30b-a3b-4-layers"),
+    ],
+)
+def test_one_name_is_one_shape_in_all_three(model: str, flavor: str, named: str) -> None:
+    """What a comparison of the three counts FLOPs by."""
+    titan = decoder(model, flavor, 4096)
+    assert torch_gpt.shape({**dict.fromkeys(torch_gpt.SIZES), "model": named}) == titan
+    if named in megatron_core.MEGATRONS:
+        (found,) = small_matrix(defaults={"system": "megatron_core", "model": named}).cells
+        assert gpt.shape(found.parameters) == titan

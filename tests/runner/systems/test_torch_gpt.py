@@ -120,13 +120,6 @@ def test_zero_needs_less_memory_the_higher_its_stage() -> None:
     assert len(set(sizes)) == 4
 
 
-def test_the_trainer_takes_the_command_line_that_the_runner_writes() -> None:
-    module = trainers_arguments()
-    line = after_the_script({"activation_checkpointing": "full", "nodes": 2, "lr": 3e-4})
-    options = module.parse(line)
-    assert (options.lr, options.activation_checkpointing, options.zero_stage) == (3e-4, "full", 0)
-
-
 @pytest.mark.parametrize("item", torch_gpt.PARAMETERS, ids=lambda item: item.name)
 def test_each_parameter_is_the_trainers_option(item: Parameter) -> None:
     options = {action.dest: action for action in trainers_arguments().parser()._actions}
@@ -196,10 +189,7 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({"model": "llama3-debug", "hidden_size": 240}, "which RoPE cannot turn by pairs"),
         ({"tensor_parallel": 2, "ffn_hidden_size": 511}, "does not divide ffn_hidden_size 511"),
         ({"tensor_parallel": 2, "cross_entropy_chunks": 0}, "all logits on one device"),
-        (
-            {"mixed_precision": "autocast"},
-            "precision fp32 has no mixed precision",
-        ),
+        ({"mixed_precision": "autocast"}, "precision fp32 has no mixed precision"),
         ({"precision": "fp16", "mixed_precision": "master_weights"}, "mixed_precision autocast al"),
         ({"precision": "fp8", "mixed_precision": "autocast"}, "mixed_precision master_weights al"),
         ({"precision": "fp8", "compile": "none"}, "without compile is slower than bf16"),
@@ -213,10 +203,8 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({"cuda_graphs": True, "pipeline_parallel": 2}, "needs pipeline_parallel 1; leave it out"),
         ({"context_parallel": 2, "seq_length": 126}, "126 is not a multiple of 2 x context_parall"),
         ({"context_parallel": 2, "cuda_graphs": True}, "cuda_graphs does not go with context_para"),
-        (
-            {"context_parallel": 2, "attention_backend": "efficient"},
-            "attention_backend efficient does not go with context_parallel 2; leave one of",
-        ),
+        ({"context_parallel": 2, "attention_backend": "efficient"}, "go with context_parallel 2"),
+        ({"context_parallel": 2, "model": "gpt-oss-20b", "precision": "bf16"}, "has windows, does"),
         ({**DEEPSPEED, "context_parallel": 2}, "engine deepspeed does not go with context_parall"),
         (
             {**DEEPSPEED, "precision": "bf16", "mixed_precision": "master_weights"},
@@ -243,19 +231,13 @@ def test_what_does_not_go_together_is_refused(defaults: dict[str, Any], words: s
     [
         ({"pipeline_parallel": 2, "global_batch_size": 4}, "make it 24 or more"),
         ({"cuda_graphs": True}, "cuda_graphs needs data_parallel 1; lea"),
-        (
-            {"precision": "fp8", "hidden_size": 136, "num_attention_heads": 4},
-            "precision fp8 needs multiples of 16, and hidden_size is 136; change it",
-        ),
+        ({"precision": "fp8", "hidden_size": 136, "num_attention_heads": 4}, "hidden_size is 136"),
         ({"precision": "fp8", "seq_length": 30, "micro_batch_size": 1}, "x seq_length is 30"),
         (
             {"precision": "fp8", "ffn_hidden_size": 48, "tensor_parallel": 2},
             "ffn_hidden_size / tensor_parallel is 24",
         ),
-        (
-            {"tensor_parallel": 3, "vocab_size": 4096, "seq_length": 96},
-            "to a multiple of 128, 4096; change one",
-        ),
+        ({"tensor_parallel": 3, "vocab_size": 4096, "seq_length": 96}, "multiple of 128, 4096"),
         (
             {"tensor_parallel": 3, "context_parallel": 2, "micro_batch_size": 1, "seq_length": 32},
             "does not divide micro_batch_size x seq_length / context_parallel 16; change one",
@@ -266,7 +248,7 @@ def test_what_does_not_go_together_is_refused(defaults: dict[str, Any], words: s
         ),
         (
             {"tensor_parallel": 3, "micro_batch_size": 1, "seq_length": 32},
-            "tensor_parallel 3 does not divide micro_batch_size x seq_length 32; change one",
+            "x seq_length 32; change",
         ),
     ],
 )
@@ -284,12 +266,10 @@ def test_what_the_trainer_would_find_out_later_is_refused(
     [
         ({"precision": "fp16"}, "precision fp16 needs a GPU"),
         ({"precision": "fp8"}, "precision fp8 needs GPUs; use bf16 on a CPU"),
+        ({"context_parallel": 0}, "context_parallel is 0; it must be a whole number of at least 1"),
         ({"attention_backend": "cudnn"}, "attention_backend cudnn needs a GPU; use auto, flash or"),
         ({"cuda_graphs": True}, "cuda_graphs needs GPUs; leave it out"),
-        (
-            {"async_tensor_parallel": True, "compile": "none"},
-            "needs GPUs and compile and tensor_parallel of 2 or more; leave it out, or change that",
-        ),
+        ({"async_tensor_parallel": True, "compile": "none"}, "needs GPUs and compile and tensor_"),
     ],
 )
 def test_what_a_cpu_does_not_do_is_refused(defaults: dict[str, Any], words: str) -> None:

@@ -185,6 +185,8 @@ def test_cells_that_can_run_pass(cell: dict[str, Any]) -> None:
         ({**LLAMA, "seq_length": 8191}, ["not a multiple of 2"]),
         ({**LLAMA, "context_parallel": 4, "seq_length": 8188}, ["not a multiple of 8"]),
         ({**CELL, "model": "gpt_oss", "context_parallel": 2}, ["gpt_oss cannot split samples"]),
+        ({**LLAMA, "context_parallel_rotate_method": "alltoall"}, ["context_parallel of at least"]),
+        ({**NEW, "context_parallel": 2, "context_parallel_rotate_method": "alltoall"}, ["pin 0.2"]),
         ({**LLAMA, "async_tensor_parallel": True}, ["tensor_parallel of at least 2 and compile"]),
         ({**LLAMA, "pipeline_parallel": 2}, ["makes 1 passes", "2 or more"]),
         ({**CELL, "model": "qwen3", "flavor": "8B", "pipeline_parallel": 2}, ["has no stages"]),

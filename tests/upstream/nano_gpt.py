@@ -1,27 +1,16 @@
-"""nanoGPT on the processors of two nodes by `system: command` alone: killed, and gone on with.
+"""nanoGPT for processors by `system: command`, and its matrix.
 
 It is not changed but in three lines, without which its processes of torchrun take a GPU each. The
 text that it learns is this project's own documents.
 """
 
 import array
-import json
-import os
 import pickle
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from runner.folder import names
-from tests.cluster.fixtures import RealNodes
 from tests.conftest import ROOT
-from tests.on_nodes.campaign import Bench, wait
 from tests.upstream.mirrors import git, mirror
-
-pytestmark = [pytest.mark.cluster, pytest.mark.nightly("upstream", by_day="downloads")]
 
 COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
 TORCH = ROOT / ".trainbench" / "systems" / "torch_gpt" / "torch-2.13" / "env" / "bin" / "python3"
@@ -85,52 +74,3 @@ def prepare(folder: Path) -> None:
     for name, part in (("train", letters[:-9000]), ("val", letters[-9000:])):
         (data / f"{name}.bin").write_bytes(part.tobytes())
     (data / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 128}))
-
-
-@pytest.mark.timeout(900)
-def test_nanogpt_on_two_nodes(tmp_path: Path, seen_by_nodes: Path, real_nodes: RealNodes) -> None:
-    mirror("karpathy/nanoGPT", COMMIT)
-    if not TORCH.exists():
-        pytest.skip("this machine is not set up: run `make setup` first")
-    seen_by_nodes.mkdir(parents=True)
-    trainer = seen_by_nodes / "nanoGPT"
-    prepare(trainer)
-    variables = {
-        **{"cluster_root": "/opt/own-root", "cluster_devices_per_node": 1},
-        "cluster_scratch": "/var/tmp",
-        "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
-    }
-    bench = Bench(tmp_path, real_nodes(2, variables=variables).inventory, matrix(trainer))
-    bench.start()
-    log = "batch_size=8*/*/*/nodes/0000-*/launcher.log"
-    process = bench.process
-    assert process is not None
-    wait(
-        lambda: (
-            process.poll() is not None
-            or any(b"iter 3:" in path.read_bytes() for path in bench.campaign.glob(log))
-        ),
-        400,
-        "the second cell",
-    )
-    assert process.poll() is None, bench.said()
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    done = bench.run("--format", "json", timeout=400)
-    assert done.returncode == 0, done.stderr
-    assert "1 already done" in done.stderr
-    rows = json.loads(done.stdout)["rows"]
-    assert [(row["cell"], row["status"]) for row in rows] == [
-        ("batch_size=4", "ok"),
-        ("batch_size=8", "ok"),
-    ]
-    for row, batch in zip(rows, (4, 8), strict=True):
-        assert row["final_loss"] < 4.8  # ln(128) is 4.85: it fell
-        assert row["samples_per_s"] == pytest.approx(2e3 * batch / row["step_time_ms"], rel=5e-2)
-        assert row["tokens_per_s"] == pytest.approx(64 * row["samples_per_s"], rel=1e-6)
-        assert row["model_tflop_per_s_per_device"] > 0
-    assert bench.attempt("batch_size=8", attempt=2)
-    said = json.loads((bench.campaign / names.CAMPAIGN).read_text())["environment"]
-    print(json.dumps(said, indent=1))
-    table = ["python", "-m", "runner", "collect", "--runs", str(bench.runs)]
-    print(subprocess.run(table, capture_output=True, text=True).stdout)
