@@ -23,14 +23,10 @@ import yaml
 from runner import __version__
 from runner.__main__ import main
 from runner.base.paths import PROJECT
-from runner.launch.ssh import ssh_engine
 from runner.systems.common.registry import system_names
 from tests.golden.places import inventory, stood_in
 from tests.on_nodes.campaign import Bench
 from tests.runner.builders import one_device
-
-CODES = "exit codes: 0 all ok or queued, 1 a cell failed or none ran, 2 bad input, 130 Ctrl-C"
-
 
 WIDE = {"COLUMNS": "200"}
 
@@ -53,116 +49,10 @@ def runner(*arguments: str) -> subprocess.CompletedProcess[str]:
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (
-            [],
-            [
-                "bench",
-                "collect",
-                "compare",
-                "export",
-                "parse",
-                "import",
-                "systems",
-                "--version",
-            ],
-        ),
-        (
-            ["bench"],
-            [
-                *("--matrix", "-i", "--inventory", "--runs", "--dry-run", "--only GLOB"),
-                *(
-                    "--again",
-                    "--failed",
-                    "--name",
-                    "--format",
-                    "{table,json}",
-                    "inventory/local",
-                    CODES,
-                ),
-            ],
-        ),
-        (
-            ["collect"],
-            [
-                *("--runs", "--campaign NAME", "--baseline AXIS=VALUE", "--output"),
-                *("{table,markdown,csv,json,html}", "exit codes: 0", "2 bad input"),
-            ],
-        ),
-        (["systems"], ["name", "its parameters"]),
-        (["stop"], ["-i INVENTORY | --campaign NAME", "--runs", "stop.yml", "exit codes: 0"]),
-        (
-            ["compare"],
-            [
-                *("A B", "--runs", "--threshold QUANTITY=PERCENT%", "{table,markdown,json}"),
-                *("memory_used_mib", "exit codes: 0 no regression, 1 a regression, 2 bad input"),
-            ],
-        ),
-        (
-            ["parse"],
-            [
-                *("LOG", "--each", "--family NAME", "--devices N", "--tokens-per-sample N"),
-                *("{table,markdown,csv,json}", "exit codes: 0", "2 bad input"),
-            ],
-        ),
-        (
-            ["import"],
-            [
-                *("LOG", "--into CAMPAIGN", "--runs", "--cell NAME", "--one-run", "--nodes N"),
-                *("--device-name NAME", "--set KEY=VALUE", "exit codes: 0 imported, 2 bad input"),
-            ],
-        ),
-        (
-            ["export"],
-            [
-                "CAMPAIGN",
-                "--runs",
-                "-o PATH",
-                "--output PATH",
-                "--redact",
-                "node1",
-                "exit codes",
-            ],
-        ),
-        (
-            ["publish"],
-            ["CAMPAIGN", "--anyway", "--entity NAME", "--readme", "codes"],
-        ),
-    ],
-)
-def test_help_teaches(
-    command: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--help"])
-    assert ended.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for word in words:
-        assert word in shown
-
-
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"{__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *([], ["bench"], ["train"], ["bench", "--matrix"], ["collect", "x", "y"], ["compare", "x"]),
-        *(["export"], ["compare", "a", "b", "--format", "csv"]),
-    ],
-)
-def test_a_command_line_that_is_none_is_exit_code_2(
-    line: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    assert ended.value.code == 2
-    assert "error: " in capsys.readouterr().err
 
 
 def test_systems_are_listed_with_their_pins_and_parameters() -> None:
@@ -205,32 +95,6 @@ def far_away(tmp_path: Path) -> list[str]:
     )
     runs = str(tmp_path / "runs")
     return ["bench", "--matrix", str(matrix), "-i", str(place), "--runs", runs, "--dry-run"]
-
-
-def test_a_dry_run_as_json_has_this_shape(
-    far_away: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*far_away, "--format", "json"]) == 0
-    plans = json.loads(capsys.readouterr().out)
-    assert [plan["cell"] for plan in plans] == ["zero_stage=0", "zero_stage=1"]
-    for plan in plans:
-        assert plan["system"] == "torch_gpt"
-        assert plan["files"] == {}
-        assert plan["estimate"]["memory_mib"] > 0
-        assert [(node["host"], node["node_rank"]) for node in plan["nodes"]] == [("a", 0), ("b", 1)]
-        for node in plan["nodes"]:
-            assert set(node) == {
-                *("host", "node_rank", "cwd", "env", "argv", "processes"),
-                *("devices", "devices_idle"),
-            }
-            assert (node["devices"], node["devices_idle"]) == (2, 0)
-            assert node["argv"][node["argv"].index("--nproc_per_node") + 1] == "2"
-            assert node["argv"][0].startswith("/opt/tb/systems/torch_gpt/")
-            assert node["argv"][node["argv"].index("--master_addr") + 1] == "a.invalid"
-            assert node["env"]["NOTE"] == "it's $HOME"
-            assert node["env"]["GLOO_SOCKET_IFNAME"] == "eth0"
-            assert node["cwd"].startswith("/opt/tb/")
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_dry_run_for_people_can_be_read_and_pasted(
@@ -364,21 +228,6 @@ def test_the_folder_of_a_run_has_all_that_a_reader_needs(
     assert oct((bench.runs / ".ansible").stat().st_mode & 0o777) == "0o700"
 
 
-def test_a_finished_campaign_is_shown_again_without_any_play(
-    first: subprocess.CompletedProcess[str],
-    bench: Bench,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In this process, with a `play` that must not be called."""
-    monkeypatch.setattr(ssh_engine, "play", lambda *_, **__: pytest.fail("a play was run"))
-    assert main(bench.argv()[3:]) == 1
-    said = capsys.readouterr()
-    assert "4 runs, 4 already done (2 of them not ok: --failed runs them again)" in said.err
-    assert "the stand-in failed at step 3" in " ".join(said.out.split())
-    assert not list(bench.campaign.glob("*/*/attempt2"))
-
-
 def as_json(bench: Bench, *more: str) -> list[dict[str, Any]]:
     done = collect(bench, "--format", "json", *more)
     assert done.returncode == 0, done.stderr
@@ -437,66 +286,17 @@ def test_collect_can_be_repeated_and_changes_nothing(
     assert state() == before
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        (["--campaign", "smal-here"], "did you mean 'small-here'?"),
-        (["--baseline", "zero_stge=0"], "did you mean 'zero_stage'?"),
-        (["--baseline", "zero_stage=7"], "no cell has zero_stage=7"),
-        (["--baseline", "zero_stage"], "AXIS=VALUE"),
-        (["--output", "/proc/none/x"], "/proc/none/x cannot be written"),
-    ],
-)
-def test_collect_refuses_what_is_not_there_with_the_nearest_that_is(
-    first: subprocess.CompletedProcess[str], bench: Bench, more: list[str], words: str
-) -> None:
-    done = collect(bench, *more)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
-
-
 def test_collect_without_any_campaign_says_how_to_make_one(tmp_path: Path) -> None:
     done = runner("collect", "--runs", str(tmp_path))
     assert done.returncode == 2
     assert "there are no campaigns under" in done.stderr
 
 
-def test_a_campaign_compares_with_itself_with_its_export_and_with_its_table(
-    first: subprocess.CompletedProcess[str], bench: Bench, folder: Path
-) -> None:
-    archived, table = folder / "small.tar.gz", folder / "small.json"
-    runs = ["--runs", str(bench.runs)]
-    done = runner("export", "small-here", *runs, "-o", str(archived), "--redact")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith(f"wrote {archived}, ")
-    assert collect(bench, "--format", "json", "--output", str(table)).returncode == 0
-    for other in ("small-here", str(bench.campaign), str(archived), str(table)):
-        done = runner("compare", other, "small-here", *runs)
-        assert done.returncode == 3, done.stderr  # one run each tells no difference
-        assert "no regression: 2 cannot_tell, 2 not_ok" in done.stdout
-    slower = folder / "slower.json"
-    for path, times in ((slower, 1), (table, 2)):
-        content = json.loads(table.read_text())
-        for row in content["rows"]:
-            if row["samples_per_s"]:
-                row["missing"].pop("samples_per_s_ci_low")
-                row["samples_per_s"] *= times
-                row["runs"] = 3 * [{**row["runs"][0], "samples_per_s": row["samples_per_s"]}]
-        path.write_text(json.dumps(content))
-    done = runner("compare", str(table), str(slower), *runs, "--format", "markdown")
-    assert done.returncode == 1
-    assert "**2 regressions: 2 slower, 2 not_ok**" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        (["collect", "--campaign", "smal-here"], "did you mean 'small-here'?"),
         (["compare", "small-here", "smal-here"], "did you mean 'small-here'?"),
-        (["compare", "small-here", "none.tar.gz"], "there is no file or folder none.tar.gz"),
-        (["compare", "a", "b", "--threshold", "speed=1"], "there is no quantity 'speed'"),
-        (["export", "smal-here"], "did you mean 'small-here'?"),
         (["export", "small-here", "-o", "/proc/none/x"], "/proc/none/x cannot be written"),
         (["export", "small-here", "-o", "/tmp"], "/tmp is a folder; name a file"),
     ],
@@ -509,19 +309,6 @@ def test_what_is_not_there_is_one_sentence_and_exit_code_2(
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
-
-
-def test_again_runs_the_chosen_cell_once_more_and_counts_the_last_attempt(
-    first: subprocess.CompletedProcess[str], bench: Bench
-) -> None:
-    """Last of this campaign: the tests above count its attempts."""
-    done = bench.run("--again", "--only", "zero_stage=0", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    assert [path.parts[-3] for path in bench.campaign.glob("*/*/attempt2")] == [
-        bench.attempt("zero_stage=0").parts[-3]
-    ]
-    json.loads(done.stdout)
-    assert as_json(bench)[0]["status"] == "ok"
 
 
 def test_a_campaign_grows_and_says_beforehand_what_that_is(

@@ -25,22 +25,6 @@ def doctor(*words: str | Path) -> int:
     return main(["doctor", *map(str, words)])
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--help"])
-    assert ended.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for word in (
-        *("--only {env,devices,network}", "--format {table,json}", "--from FOLDER", "--runs"),
-        *(
-            "exit codes: 0 healthy; 1",
-            "2 something could not be checked",
-            "all-reduce bus bandwidth",
-        ),
-    ):
-        assert word in shown
-
-
 def test_an_address_that_is_still_to_be_edited_is_refused_before_a_node_is_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -355,14 +355,3 @@ def test_a_matrixs_patterns_are_tried_on_a_log(
         assert words in capsys.readouterr().err
     assert main([*argv, "--family", "torchtitan"]) == 2
     assert "--matrix says how the log reads" in capsys.readouterr().err
-
-
-@pytest.mark.timeout(60)
-def test_a_log_of_terabytes_that_takes_no_disk_is_read_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "holes.log"
-    with log.open("wb") as stream:
-        stream.truncate(4 << 40)
-    assert main(["parse", str(log), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["status"] == "no_step"
