@@ -310,11 +310,6 @@ def test_odd_numbers_of_a_saved_table_are_compared_or_cannot_be_told(odd: dict[s
         assert verdict in ("cannot_tell", "same")
 
 
-def test_a_table_without_its_runs_says_what_to_do_and_no_number_of_repeats() -> None:
-    (note,) = one(row(), row(rate=90.0, runs=[])).notes
-    assert note.endswith("without the figures of each run: collect again")
-
-
 def test_lines_over_other_numbers_of_iterations_are_said() -> None:
     (note,) = one(row(iterations_per_line=10), row(iterations_per_line=1)).notes
     assert "covers 10 iterations, then 1" in note

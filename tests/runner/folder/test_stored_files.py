@@ -1,6 +1,5 @@
 """A stored file is opened in one way: no link is followed, plain files alone, and bounded."""
 
-import ast
 import os
 import shutil
 import signal
@@ -27,7 +26,6 @@ from tests.runner.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
 
 OUTSIDE = "OUTSIDEWORD"
 TIB = 1 << 40
-RUNNER = Path(log_file.__file__).parents[1]
 
 
 def campaign(runs: Path) -> Campaign:
@@ -128,64 +126,6 @@ def test_a_file_that_no_archive_can_hold_is_left_out_and_said(
         assert "1 file left out" in capsys.readouterr().err
         with archive.opened(tmp_path, str(target)) as source:
             assert len(records_of(source.campaign, tmp_path)) == 2
-
-
-# --- who opens ------------------------------------------------------------------------------------
-
-# Packages that read campaigns, and what in them opens a file in a way of its own: not one that lies
-# in a campaign (what is ours, what a person names, what was just written), or not to be read.
-READERS = (
-    *("archive", "compare", "document", "folder", "history", "judge", "load", "logs", "publish"),
-    *("report", "site", "tables", "launch", "doctor", "commands"),
-)
-OTHERWISE = {
-    "archive/archive.py": 1,  # tarfile, on a stream that is written
-    "archive/export.py": 2,  # a copy that is written
-    "archive/extraction.py": 1,  # written, new
-    "archive/importing.py": 1,  # written, new
-    "commands/compare.py": 1,  # the first byte of what a person names
-    "commands/docs.py": 1,  # documents of ours
-    "commands/matrices.py": 3,  # matrices of ours, and a copy that is written
-    "commands/parse.py": 2,  # what a person names: whether it opens, and a pipe's copy
-    "commands/publish.py": 1,  # what was just written
-    "doctor/probing.py": 1,  # programs of ours
-    "folder/group_access.py": 1,  # with O_NOFOLLOW: only its mode and group are changed
-    "folder/packed.py": 1,  # a member of an archive, within a limit
-    "judge/diagnosis/rules.py": 1,  # sources of ours
-    "load/kept_samples.py": 1,  # programs of ours
-    "launch/playbook.py": 1,  # written, new
-    "launch/ssh/play_pipe.py": 5,  # pipes of a play
-    "publish/environments.py": 1,  # patches of ours
-    "report/page_script.py": 1,  # a template of ours
-}  # fmt: skip
-
-
-def ways_around(source: str) -> int:
-    """Count calls that open a file without `open_plain`, `read_start`, `open_log` or `load`."""
-    names_of = {"open", "read_text", "read_bytes", "copyfile", "copytree", "copy2", "memmap"}
-    count = 0
-    for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
-        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-        owner = getattr(getattr(call.func, "value", None), "id", "")
-        own = owner in ("campaign", "archive", "shelve") and name == "open"
-        # read_text(path, most, what) is base.files', with a limit.
-        count += name in names_of and not own and not (name == "read_text" and len(call.args) > 2)
-    return count
-
-
-def test_what_goes_around_is_found() -> None:
-    assert ways_around("path.open('rb'); open(x); x.read_text(); os.open(x, 1)") == 4
-    assert ways_around("open_plain(x); read_start(x, 1); read_text(x, 1, 'a table')") == 0
-
-
-def test_nothing_else_opens_a_file_in_a_way_of_its_own() -> None:
-    there = {
-        path.relative_to(RUNNER).as_posix(): count
-        for package in READERS
-        for path in sorted((RUNNER / package).rglob("*.py"))
-        if (count := ways_around(path.read_text()))
-    }
-    assert there == OTHERWISE
 
 
 # --- holes ----------------------------------------------------------------------------------------

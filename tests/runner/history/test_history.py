@@ -96,13 +96,6 @@ def test_a_cell_that_broke_is_one_until_it_ends_ok_again(tmp_path: Path) -> None
     assert "failed" in every[1].left_out["samples_per_s"][2]
 
 
-def test_an_order_of_folders_says_nothing(slower: Path) -> None:
-    forward, _, one = read(*sorted(slower.iterdir()))
-    backward, _, other = read(*sorted(slower.iterdir(), reverse=True))
-    assert [c.id for c in forward] == [c.id for c in backward]
-    assert [each.id for each in one] == [each.id for each in other]
-
-
 def test_imports_are_shown_and_not_judged(tmp_path: Path) -> None:
     for campaign in nights(tmp_path, NIGHTS, stepping(STEP, -10, second)):
         path = campaign.path / names.CAMPAIGN

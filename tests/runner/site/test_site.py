@@ -169,18 +169,6 @@ def test_what_is_interrupted_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_in_a_campaign_shows_no_other_file(runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs / "speed-00-rack", tmp_path / "runs/good")
-    shutil.copytree(runs / "speed-01-rack", tmp_path / "runs/bad")
-    log = next((tmp_path / "runs/bad").rglob("launcher.log"))
-    (tmp_path / "secret").write_text("root:x")
-    log.unlink()
-    log.symlink_to(tmp_path / "secret")
-    out = make(tmp_path / "out", tmp_path / "runs")
-    assert "is a link; put the file itself there" in (out / "index.html").read_text()
-    assert not any("root:x" in path.read_text() for path in out.rglob("*.*"))
-
-
 def test_one_that_cannot_be_read_is_named_and_all_of_them_are_an_error(
     runs: Path, tmp_path: Path
 ) -> None:

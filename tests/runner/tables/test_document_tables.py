@@ -115,18 +115,6 @@ def test_what_the_document_printed_is_kept_and_its_deviation_noted() -> None:
                if not any((name, key) == wrong[:2] for wrong in PUT_RIGHT))  # fmt: skip
 
 
-def test_the_yaml_says_what_the_document_printed() -> None:
-    rows_ = {row.labels["test_num"]: row for row in document("osdi")}
-    for name, memory, busy, rate in (r.split(" | ") for r in DOCUMENT_003.strip().splitlines()):
-        row = rows_[name]
-        assert row.figures["utilisation_percent"] == float(busy)
-        for key, text in (("memory_used_mib", memory), ("samples_per_s", rate)):
-            value, said = printed(text)
-            assert row.figures[key] == value
-            kept = row.printed.get(key, Printed())
-            assert {k: v for k, v in vars(kept).items() if v is not None} == said
-
-
 # --- document 004 ---------------------------------------------------------------------------------
 
 DOCUMENT_004 = """
@@ -339,10 +327,7 @@ def test_pivot_has_the_rows_columns_and_values_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (
-            {"rows": ["optimisation"]},
-            "no cell has the key 'optimisation' (did you mean 'optimization'?)",
-        ),
+        ({"rows": ["optimisation"]}, "(did you mean 'optimization'?)"),
         ({"values": ["sample_per_s"]}, "did you mean 'samples_per_s'"),
         ({"rows": ["system"]}, "are in the same place; name in `rows` or `columns`"),
     ],

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from runner.compare.side import saved, side
-from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.load.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
-from tests.runner.documents import document_of, render
+from tests.runner.documents import render
 
 SEEDS = [11, 12, 13, 14, 15, 16]
 
@@ -86,22 +84,3 @@ def test_a_target_that_no_run_reaches_is_no_number(tmp_path: Path) -> None:
     assert row["missing"]["iterations_to_target"] == why
     assert row["missing"]["learns"] == "no run of either reached the loss"
     assert "not reached" in render(found, "table", width=400)
-
-
-def test_compare_finds_the_campaign_that_learns_slower(
-    measured: list[Record], tmp_path: Path
-) -> None:
-    slow = records(tmp_path, late=20, seeds=[seed + 10 for seed in SEEDS])
-    document = json.loads(render(measured, "json"))
-    for first in (side("a", document_of(measured)), saved("a.json", document)):
-        found = compare_campaigns(first, side("b", document_of(slow)), thresholds([]))
-        cells = {cell.name: cell for cell in found.cells}
-        assert cells["zero_stage=1"].verdict == "learns_slower"
-        assert cells["zero_stage=1"].regressed
-        assert "learns slower than the first (one-sided p 0.0011)" in cells["zero_stage=1"].notes
-        assert cells["zero_stage=0"].verdict == "same"
-    back = compare_campaigns(
-        side("b", document_of(slow)), side("a", document_of(measured)), thresholds([])
-    )
-    faster = next(cell for cell in back.cells if cell.name == "zero_stage=1")
-    assert (faster.verdict, faster.regressed) == ("learns_faster", False)
