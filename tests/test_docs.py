@@ -192,12 +192,6 @@ def test_relative_links_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_no_page_holds_a_merge_that_was_not_ended() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        marks = re.findall(r"(?m)^(?:<{7} |={7}$|>{7} ).*", page.read_text(encoding="utf-8"))
-        assert marks == [], page
-
-
 def test_files_that_the_architecture_names_are_there() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     tops = "runner|node|plugins|roles|playbooks|tests|templates|tools|benchmarks|inventory|matrices"

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from tests.cluster import registry
 from tests.cluster.cluster import sweep
-from tests.cluster.system import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -85,22 +83,6 @@ def test_command_line_from_up_to_down(tmp_path: Path) -> None:
     if not registry.records():
         assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == before["ip_forward"]
         assert not registry.HOME.exists()
-
-
-@pytest.mark.parametrize("after_s", [0, 0.08])
-def test_interrupted_up_leaves_nothing(tmp_path: Path, after_s: float) -> None:
-    name, directory = f"i{os.getpid():x}", tmp_path / "state"
-    words = [sys.executable, "-m", "tests.cluster", "up", "--name", name, "--dir", str(directory)]
-    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as up:
-        wait_for(directory.exists, 5)
-        time.sleep(after_s)
-        up.send_signal(signal.SIGINT)
-        _, said = up.communicate(timeout=20)
-    if up.returncode == 0:  # it was ready before the signal came
-        cli("down", "--name", name)
-    else:
-        assert up.returncode == 130, said
-    assert traces(name, directory) == []
 
 
 def test_killed_tool_is_cleaned_up_after(tmp_path: Path) -> None:

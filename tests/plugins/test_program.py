@@ -17,17 +17,11 @@ import pytest
 
 from node import answer
 from plugins import program
-from plugins.program import command, imported, message, sources
+from plugins.program import command, message, sources
 from runner.base.paths import PROJECT
 
 PYTHON = [sys.executable, "-I", "-S", *command("greet.main:main")]
-NODE = sorted((PROJECT / "node").rglob("*.py"))
 HOSTILE = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'id') }}\n✓ \\ \0 \ud800"
-
-
-def name_of(path: Path) -> str:
-    parts = path.relative_to(PROJECT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @pytest.fixture
@@ -139,32 +133,6 @@ def test_the_modules_may_lie_on_the_node(root: Path, tmp_path: Path) -> None:
 def test_a_program_that_there_is_not_is_refused(root: Path, entry: str) -> None:
     with pytest.raises(LookupError, match="is not a program of node/"):
         message(entry)
-
-
-def whole(text: str, name: str, package: bool) -> set[str]:
-    """What a module imports, by all of its syntax, type checking left out."""
-    found = set()
-    ahead: list[ast.AST] = [ast.parse(text)]
-    while ahead:
-        here = ahead.pop()
-        if isinstance(here, ast.If) and ast.unparse(here.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(here, ast.Import):
-            found |= {each.name for each in here.names}
-        if isinstance(here, ast.ImportFrom):
-            above = name.split(".")
-            above = above[: len(above) - here.level + package] if here.level else []
-            origin = ".".join([*above, *filter(None, [here.module])])
-            found |= {origin, *(f"{origin}.{each.name}" for each in here.names)}
-        ahead += ast.iter_child_nodes(here)
-    return found
-
-
-@pytest.mark.parametrize("path", NODE, ids=name_of)
-def test_the_quick_reading_of_imports_misses_none(path: Path) -> None:
-    text, name = path.read_text(encoding="utf-8"), name_of(path)
-    package = path.stem == "__init__"
-    assert whole(text, name, package) <= set(imported(text, name, package))
 
 
 NAMED = re.compile(r"program: ([\w.]+:\w+)$|(?:ask|tell|send)\(\s*\"([\w.]+:\w+)\"", re.MULTILINE)

@@ -51,87 +51,63 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("step", "arguments", "sentence"),
     [
+        ("check", ("/p", {"why": "ModuleNotFoundError: No module"}), "/p has no torch that can"),
+        ("check", ("/p", {**GOOD, "torch": "2.9.1"}), "torch 2.9.1 of /p is older than 2.11, the"),
+        ("check", ("/p", {**GOOD, "cuda": None}), "is a build without CUDA; install one that has"),
         (
-            {"why": "ModuleNotFoundError: No module named 'torch'"},
-            "/p has no torch that can",
-        ),
-        ({**GOOD, "torch": "2.9.1+cu128"}, "torch 2.9.1+cu128 of /p is older than 2.11, the"),
-        (
-            {**GOOD, "cuda": None},
-            "is a build without CUDA; install one that has",
-        ),
-        (
-            {**GOOD, "gpus": []},
-            "sees none of the GPUs that nvidia-smi lists; look at",
-        ),
-        ({**GOOD, "has": []}, "/p has no numpy, which the trainer needs, too; install"),
-    ],
-)
-def test_a_torch_that_cannot_train(
-    tool: Any, capsys: pytest.CaptureFixture[str], said: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        tool.check("/p", said)
-    assert sentence in refused(capsys)
-
-
-@pytest.mark.parametrize(
-    ("programs", "sentence"),
-    [
-        ({}, "nvidia-smi is not on PATH, so no NVIDIA GPU is ready here; `make demo` needs"),
-        (
-            {"nvidia-smi": "echo No devices were found"},
-            "no GPU here (No devices were found);",
+            "check",
+            ("/p", {**GOOD, "gpus": []}),
+            "sees none of the GPUs that nvidia-smi lists; look",
         ),
         (
-            {"nvidia-smi": "echo No driver; exit 9"},
-            "no GPU here (No driver); `make demo` needs none",
+            "check",
+            ("/p", {**GOOD, "has": []}),
+            "/p has no numpy, which the trainer needs, too; ins",
+        ),
+        (
+            "ask",
+            ("/bin/false",),
+            "/bin/false does not run (it said nothing); or name another Python",
+        ),
+        ("write", (Path("x"), "/p", GOOD, 2), "2 nodes want a GPU each, and torch sees 1 here"),
+        ("python_with_torch", (), "python3 is no program; name a Python that has torch"),
+        (
+            "check_machine",
+            (),
+            "nvidia-smi is not on PATH, so no NVIDIA GPU is ready here; `make de",
+        ),
+        ("check_machine", ("echo No devices",), "no GPU here (No devices); `make demo` needs none"),
+        (
+            "check_machine",
+            ("echo No driver; exit 9",),
+            "no GPU here (No driver); `make demo` needs",
         ),
     ],
 )
-def test_a_machine_that_cannot_train(
+def test_what_lacks_is_one_sentence(
     tool: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    programs: dict[str, str],
+    step: str,
+    arguments: tuple[Any, ...],
     sentence: str,
 ) -> None:
-    for name, text in programs.items():
-        program(tmp_path / name, text)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="2"):
-        tool.check_machine()
-    assert sentence in refused(capsys)
-
-
-@pytest.mark.parametrize("named", ["", "/no/python"])
-def test_a_python_that_is_not_there(
-    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, named: str
-) -> None:
+    if step == "check_machine" and arguments:  # what nvidia-smi does
+        program(tmp_path / "nvidia-smi", *arguments)
+        arguments = ()
     # The .venv of this checkout has a python3, and is not meant.
     monkeypatch.setenv("PATH", f"{ROOT}/.venv/bin:{tmp_path}")
-    monkeypatch.setenv("TORCH", named)
+    monkeypatch.delenv("TORCH", raising=False)
     with pytest.raises(SystemExit, match="2"):
-        tool.python_with_torch()
-    assert f"{named or 'python3'} is no program; name a Python that has torch" in refused(capsys)
-
-
-def test_a_python_that_does_not_run(tool: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        tool.ask("/bin/false")
-    assert "/bin/false does not run (it said nothing); or name another Python" in refused(capsys)
+        getattr(tool, step)(*arguments)
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("error: ")
+    assert sentence in err
 
 
 @pytest.mark.parametrize(("gpus", "used"), [(1, 1), (3, 2), (8, 8), (16, 8)])
@@ -159,14 +135,6 @@ def test_test_nodes_have_their_part_each(tool: Any, tmp_path: Path, gpus: int, u
     own = yaml.safe_load((tmp_path / "group_vars/all/cluster.yml").read_text())
     assert own["cluster_devices_per_node"] == used
     assert Path(own["cluster_root"]).is_absolute()  # the nodes are reached over ssh
-
-
-def test_more_nodes_than_gpus(
-    tool: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        tool.write(tmp_path, "/p", GOOD, 2)
-    assert "2 nodes want a GPU each, and torch sees 1 here" in refused(capsys)
 
 
 def test_the_whole_of_it(tmp_path: Path) -> None:

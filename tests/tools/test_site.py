@@ -3,19 +3,14 @@
 import json
 import re
 import shlex
-import shutil
 import socket
-import subprocess
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]  # ansible-lint's own dependency, not its stubs
 import pytest
 
 from runner.__main__ import BY_NAME, parser
-from runner.matrix.file import parse_matrix
 from tools.site.links import Sheet, address, rewritten, targets
 from tools.site.matrices import Head, head
-from tools.site.schemas import schemas
 from tools.site.tables import with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,28 +55,6 @@ def test_what_pages_load_is_there(site: Path) -> None:
         assert [name for name in loaded if not (page.parent / name).exists()] == []
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
-def test_chromium_asks_for_nothing_but_files(site: Path, tmp_path: Path) -> None:
-    planted = tmp_path / "planted.html"
-    planted.write_text('<link rel=stylesheet href="https://fonts.example.org/x.css">')
-    assert asked_by_page(planted, tmp_path) == {"https://fonts.example.org/x.css"}
-    assert asked_by_page(site / "index.html", tmp_path) == set()
-
-
-def asked_by_page(page: Path, folder: Path) -> set[str]:
-    """What a page has Chromium ask for; what Chromium asks for by itself has no origin."""
-    log = folder / "net.json"
-    argv = ["chromium", "--headless", "--no-sandbox", f"--user-data-dir={folder / 'user'}"]
-    subprocess.run(
-        [*argv, f"--log-net-log={log}", "--dump-dom", page.as_uri()],
-        check=True,
-        capture_output=True,
-    )
-    events = log.read_text(encoding="utf-8").splitlines()
-    own = [line for line in events if '"initiator":"' in line and "not an origin" not in line]
-    return set(re.findall(r'"url":"((?:http|ws)s?:[^"]*)"', "".join(own)))
-
-
 def test_every_matrix_and_command_is_on_its_page_and_is_found(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     places = {entry["location"] for entry in index["docs"]}
@@ -105,11 +78,6 @@ def test_a_table_without_its_place_is_refused() -> None:
         with pytest.raises(ValueError, match=r"docs/slurm\.md"):
             with_tables(Sheet("docs/slurm.md", text))
     assert with_tables(Sheet("docs/x.md", "none")).text == "none"
-
-
-@pytest.mark.parametrize("name", schemas())
-def test_schemas_are_schemas(name: str) -> None:
-    jsonschema.validators.validator_for({}).check_schema(schemas()[name])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "matrices").glob("*/*.yaml")), ids=lambda p: p.stem)
@@ -148,10 +116,3 @@ def test_commands_of_the_first_pages_can_be_typed(path: str) -> None:
     for line in lines:
         if line != "--help":
             parser().parse_args(shlex.split(line, comments=True))
-
-
-def test_the_tutorials_matrix_is_of_six_runs() -> None:
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    text = text.partition("```yaml\n")[2].partition("```")[0]
-    matrix = parse_matrix(text, "mine.yaml", "mine", lambda nodes: 2)
-    assert (matrix.name, len(matrix.cells), matrix.repeats) == ("micro-batches", 3, 2)
