@@ -10,22 +10,8 @@ from runner.base import paths
 BARE = [sys.executable, "-S", "-m", "runner"]  # -S: Python without its site-packages
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "bench --matrix matrix.yaml --dry-run",
-        "collect",
-        "status",
-        "stop",
-        "parse README.md",
-        "import README.md --into x",
-        "compare a b",
-        "export a",
-        "doctor",
-        "systems",
-    ],
-)
-def test_each_command_names_the_cure(words: str) -> None:
+@pytest.mark.parametrize("words", ["bench matrix.yaml --dry-run", "parse README.md", "systems"])
+def test_a_command_names_the_cure(words: str) -> None:
     ran = subprocess.run(
         [*BARE, *words.split()], cwd=paths.PROJECT, capture_output=True, text=True, timeout=60
     )
