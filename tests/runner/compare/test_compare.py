@@ -14,10 +14,9 @@ from runner.__main__ import main
 from runner.base.errors import UserError
 from runner.compare.rendering import to_json, to_markdown, to_table
 from runner.compare.side import Side, saved
-from runner.compare.verdicts import VERDICTS, ComparedCell, compare_campaigns, thresholds
+from runner.compare.verdicts import ComparedCell, compare_campaigns, thresholds
 from runner.figures.between_runs import FEW_SLOW
 from runner.folder.campaign import Campaign as RunFolder
-from runner.tables.catalogue.every_column import JUDGED
 from runner.terms.cell import Cell as MatrixCell
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, inspected, torch_gpt, write
@@ -423,22 +422,6 @@ def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str)
 def test_json_that_is_no_table_is_refused(document: Any) -> None:
     with pytest.raises(UserError, match="x is not a saved table"):
         saved("x", document)
-
-
-def test_every_verdict_and_quantity_has_its_words() -> None:
-    cells = [row(word, cell_id=word) for word in VERDICTS]
-    found = compare_campaigns(
-        Side("A", cells, {}), Side("B", cells, {}), dict.fromkeys(JUDGED, 1.0)
-    )
-    document = json.loads(to_json(found))
-    assert set(document["cells"][0]) == {
-        *("name", "verdict", "status_a", "status_b", "steps_a", "steps_b", "measures", "notes"),
-        *("regressed", "learns", "may_say", "why_not"),
-    }
-    assert set(document["cells"][0]["measures"]["samples_per_s"]) == {
-        *("a", "b", "difference_percent", "noise_percent", "threshold_percent", "verdict"),
-        *("visible_percent", "repeats_needed", "missing"),
-    }
 
 
 def test_markdown_is_a_table_whatever_a_cell_is_called() -> None:

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from runner.base.errors import UserError
 from runner.matrix.cells import label
 from runner.matrix.file import load_matrix, parse_matrix
-from runner.matrix.keys import CELL_KEYS, TOP_KEYS
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Matrix
-from tests.budget import examples
 from tests.runner.builders import one_device, small_cluster, small_matrix
 
 SYSTEM = "defaults: {system: torch_gpt}\n"
@@ -476,65 +472,6 @@ def test_a_matrix_is_named_after_its_file_unless_it_has_a_name(tmp_path: Path) -
     path = tmp_path / "scaling.yaml"
     path.write_text(f"\ufeff{SYSTEM}", encoding="utf-8")  # an editor's byte order mark
     assert load_matrix(path, one_device).name == "scaling"
-
-
-# --- properties -----------------------------------------------------------------------------------
-
-words = st.sampled_from(
-    [*TOP_KEYS, *CELL_KEYS, "zero_stage", "lr", "seed", "torch_gpt", "true", "A", "1"]
-)
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=8),
-    words,
-    st.dates(),
-    st.binary(max_size=3),
-)
-values: st.SearchStrategy[Any] = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(words, st.text(max_size=4), st.integers()), inner, max_size=4),
-    ),
-    max_leaves=12,
-)
-marks = st.sampled_from([*"{}[]:,-&*!|>'\"%@`#?\n\t ~<=.0e", "<<: ", "!!set ", "&a ", "*a"])
-texts = st.lists(st.one_of(marks, words, st.characters()), max_size=25).map("".join)
-
-
-def assert_parses_or_refuses(text: str) -> None:
-    said: Sequence[str] = ["x"]
-    try:
-        assert all(cell.digest for cell in parse(text).cells)
-    except UserError as error:
-        said = error.sentences
-    assert all(said)
-    assert not [sentence for sentence in said if "\n" in sentence]
-
-
-@settings(deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
-@given(st.dictionaries(words, values, max_size=5))
-def test_any_mapping_parses_or_is_refused_in_one_line(content: dict[str, Any]) -> None:
-    assert_parses_or_refuses(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-
-
-@settings(deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
-@given(st.dictionaries(st.sampled_from(["zero_stage", "lr", "env", "nodes", "device_ids"]), values))
-def test_any_defaults_and_axes_parse_or_are_refused_in_one_line(content: dict[str, Any]) -> None:
-    for place in ("defaults", "axes", "include", "exclude"):
-        part = [content] if place in ("include", "exclude") else content
-        whole = {"include": [{"system": "torch_gpt"}], place: part}
-        assert_parses_or_refuses(yaml.safe_dump(whole, sort_keys=False))
-
-
-@settings(deadline=None, max_examples=examples(500))
-@given(texts)
-def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
-    assert_parses_or_refuses(text)
-    assert_parses_or_refuses(f"{SYSTEM}axes:\n  {text}")
 
 
 @pytest.fixture

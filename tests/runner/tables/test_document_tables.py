@@ -358,12 +358,15 @@ def test_shapes_of_nothing_are_no_error(shape: str, format: str) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(any_records, max_size=4), st.booleans())
-def test_json_keeps_its_schema_whatever_the_records(records: list[Record], compared: bool) -> None:
+def test_formats_show_any_records_and_json_keeps_its_schema(
+    records: list[Record], compared: bool
+) -> None:
     # Of records of one cell that name several systems the row has one.
     baseline = f"system={rows(records)[0].record.system}" if records and compared else None
     found = published_rows(BESIDE)
-    text = render(records, "json", baseline, published=found)
-    fits(json.loads(text), "table")
+    texts = {name: render(records, name, baseline, published=found) for name in TEXT_FORMATS}
+    assert all(text.endswith("\n") for text in texts.values())
+    fits(json.loads(texts["json"]), "table")
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -374,12 +377,6 @@ def test_sheets_keep_their_schema_whatever_the_records(records: list[Record], sh
         text = render(records, format, layout=shape_of({}, shape), published=found)
         if format == "json":
             fits(json.loads(text), "sheets")
-
-
-def test_the_schema_of_a_pivot_and_of_a_compared_table() -> None:
-    text = render(OSDI, "json", "optimization=off", layout=shape_of({}, "frameworks"))
-    fits(json.loads(text), "sheets")
-    fits(json.loads(render(OSDI, "json", "optimization=off")), "table")
 
 
 def test_every_format_has_each_line_once() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.errors import UserError
@@ -25,7 +24,6 @@ from runner.tables.markdown import to_markdown
 from runner.tables.row import Difference
 from runner.tables.terminal import to_table
 from runner.terms.record import STATUSES, Interval, Measurement, Record
-from tests.budget import examples
 from tests.runner.documents import render
 
 SHAPE = Decoder(12, 768, 12, 1024, 50257)
@@ -398,20 +396,6 @@ def test_an_included_cell_shows_its_defaults_in_the_axes_of_others() -> None:
     assert list(csv.DictReader(io.StringIO(to_csv(found))))[1]["axis_zero_stage"] == "3"
 
 
-@pytest.mark.parametrize("format", ["markdown", "csv", "json", "html"])
-def test_quantities_have_their_machine_names(format: str) -> None:
-    both = [
-        replace(r, measurement=replace(r.measurement, memory_allocated_mib=100.0)) for r in OSDI
-    ]
-    text = render(both, format, "optimization=off")
-    names = (
-        "samples_per_s tokens_per_s step_time_ms model_tflop_per_s_per_device final_loss"
-        " memory_allocated_mib memory_used_mib samples_per_s_difference"
-        " memory_allocated_mib_difference memory_used_mib_difference"
-    )
-    assert [name for name in names.split() if name not in text] == []
-
-
 def test_markdown_escapes_its_own_signs() -> None:
     text = to_markdown(rows([cell("a|b_c_*d*", 10.0)]))
     assert r"a\|b_c\_\*d\*" in text
@@ -550,20 +534,6 @@ any_records = st.builds(
     last_words=texts,
     environment=st.dictionaries(texts, any_value, max_size=2),
 )
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(any_records, max_size=5), st.sampled_from(["table", "markdown", "csv", "json"]))
-def test_any_mix_of_records_renders(records: list[Record], format: str) -> None:
-    assert render(records, format).endswith("\n")
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(st.lists(any_records, min_size=1, max_size=5))
-def test_any_mix_of_records_compares(records: list[Record]) -> None:
-    baseline = f"system={records[0].system}"
-    for format in ("table", "markdown", "csv", "json"):
-        assert render(records, format, baseline).endswith("\n")
 
 
 @pytest.mark.parametrize("format", ["table", "markdown", "csv", "json", "html"])
