@@ -28,15 +28,13 @@ PARTS: Mapping[str, str] = {
     "load": "loading the checkpoint",
     "rest": "not accounted for",
 }
-FORMER_SPEED = 1.1  # of the median step: as fast as before
 
 
 @dataclass(frozen=True)
 class Recovery:
     """What one failure cost, in seconds from the fault on; `lost_steps` were done again.
 
-    `again_s`: until a step was done that had not been done before; `former_speed_s`: from the first
-    step's begin until a step took no more than FORMER_SPEED of the median.
+    `again_s`: until a step was done that had not been done before.
     """
 
     kind: str
@@ -47,7 +45,6 @@ class Recovery:
     load_s: float
     again_s: float | None
     lost_steps: int
-    former_speed_s: float | None
 
     @property
     def running_s(self) -> float:
@@ -264,23 +261,22 @@ def _counting(story: Story) -> dict[int, StepSeen]:
 
 def recoveries_of(story: Story) -> Iterator[Recovery]:
     """Yield what each failure cost that another attempt, or session, went on after."""
-    median_s = _median_step([step for session in story.sessions for step in session.steps])
     reached = 0
     for number, attempt in enumerate(story.attempts):
         for position, session in enumerate(attempt.sessions):
             reached = max(reached, _last_iteration(session))
             later = attempt.sessions[position + 1] if position + 1 < len(attempt.sessions) else None
             if later is not None and later.steps and attempt.faults:
-                yield _within(attempt, session, later, reached, median_s)
+                yield _within(attempt, session, later, reached)
         after = next((item for item in story.attempts[number + 1 :] if item.sessions), None)
         if after is None or not attempt.faults or not after.sessions[0].steps:
             continue
         if after is not story.attempts[number + 1]:
             continue  # what came between failed before its first step
-        yield _between(attempt, after, reached, median_s)
+        yield _between(attempt, after, reached)
 
 
-def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int, median_s: float) -> Recovery:
+def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int) -> Recovery:
     fault, session = attempt.faults[-1], after.sessions[0]
     began = _first_began(session)
     return Recovery(
@@ -292,16 +288,11 @@ def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int, median_s: f
         load_s=session.load_s,
         again_s=_again(after.sessions, reached, fault.at),
         lost_steps=max(0, reached - session.iteration),
-        former_speed_s=_former_speed(session, median_s),
     )
 
 
 def _within(
-    attempt: AttemptSeen,
-    session: TrainedSession,
-    later: TrainedSession,
-    reached: int,
-    median_s: float,
+    attempt: AttemptSeen, session: TrainedSession, later: TrainedSession, reached: int
 ) -> Recovery:
     """Return what a failure cost after which the launcher itself went on (torchrun)."""
     began = _first_began(later)
@@ -317,18 +308,9 @@ def _within(
         load_s=later.load_s,
         again_s=_again((later,), reached, fault.at),
         lost_steps=max(0, reached - later.iteration),
-        former_speed_s=_former_speed(later, median_s),
     )
 
 
 def _again(sessions: Sequence[TrainedSession], reached: int, since: float) -> float | None:
     steps = [step for session in sessions for step in session.steps if step.iteration > reached]
     return steps[0].at - since if steps else None
-
-
-def _former_speed(session: TrainedSession, median_s: float) -> float | None:
-    began = _first_began(session)
-    for step in session.steps:
-        if step.seconds <= FORMER_SPEED * median_s * step.iterations:
-            return step.at - began
-    return None

@@ -4,19 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from node.printable import printable
-from runner.matrix.published import FIGURES
 from runner.tables.catalogue.column import DOUBTFUL, Column, Text, Value
 from runner.tables.formatting import MISSING, change_text
 from runner.tables.row import Row
 
-# Title, place and worth of a document's figures that people see.
+# Title, place and worth of a document's figures.
 _PUBLISHED = {
     "samples_per_s": ("samples/s\npublished", 350, None),
     "memory_used_mib": ("used MiB\npublished", 360, 280),
     "utilisation_percent": ("util %\npublished", 370, 270),
     "perplexity": ("PPL\npublished", 380, None),
 }
-_BESIDE = ("samples_per_s", "memory_used_mib")  # of which the percentage has a column
 
 
 def _has_baseline(table: Sequence[Row]) -> bool:
@@ -224,17 +222,14 @@ def published(ours: Sequence[Column]) -> Iterator[Column]:
         "string",
         machine_if=_has_documents,
     )
-    for name in FIGURES:
-        title, position, worth = _PUBLISHED.get(name, ("", 0, None))
+    for name, (title, position, worth) in _PUBLISHED.items():
         yield Column(
             f"published_{name}",
             _printed(name),
             title=title,
             place=position,
             worth=worth,
-            shown=_published_text(by_key[name]) if title else None,
+            shown=_published_text(by_key[name]),
             machine_if=_has_documents,
-            note=of_published if title else "",
+            note=of_published,
         )
-    for name in _BESIDE:
-        yield Column(f"published_{name}_percent", _beside(by_key[name]), machine_if=_has_documents)

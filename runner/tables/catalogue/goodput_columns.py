@@ -11,7 +11,7 @@ DEFINITION = (
     "goodput: time of steps that counted (less checkpoints' stalls, and what a fault held up), of"
     " all time from the first launcher's start to the last step; docs/how-to/goodput.md"
 )
-# What a failure costs: title, worth (0: for machines and the report's own section), note.
+# What a failure costs: title, worth, note.
 _RECOVERY = {
     "notice_s": (
         "notice\ns",
@@ -19,18 +19,12 @@ _RECOVERY = {
         "notice: seconds from a failure until it was noticed; means over the failures, ± half of"
         " the 95 % interval",
     ),
-    "end_s": ("", 0, ""),
-    "restart_s": ("", 0, ""),
-    "start_s": ("", 0, ""),
-    "load_s": ("", 0, ""),
     "running_s": (
         "running\nagain s",
         335,
         "running again: seconds from a failure to the next step's begin",
     ),
-    "again_s": ("", 0, ""),
     "lost_steps": ("lost\nsteps", 328, ""),
-    "former_speed_s": ("", 0, ""),
 }
 _NO_FAULT = "no failure was followed by another attempt"
 
@@ -93,11 +87,6 @@ def _columns() -> Iterator[Column]:
     )
 
     yield Column(
-        "goodput_half_percent",
-        _of(lambda goodput: goodput.half_percent),
-        machine_if=_has_goodput,
-    )
-    yield Column(
         "effective_tokens_per_s",
         _of(lambda goodput: goodput.tokens_per_s),
         title="effective\ntokens/s",
@@ -121,8 +110,8 @@ def _columns() -> Iterator[Column]:
             f"recovery_{name}",
             value,
             title=title,
-            place=260.4 if worth else 0,
-            worth=worth or None,
+            place=260.4,
+            worth=worth,
             shown=text,
             better=-1,
             machine_if=_has_goodput,
@@ -130,34 +119,24 @@ def _columns() -> Iterator[Column]:
             missing=lambda row: _NO_FAULT if row.goodput else "",
             note=note,
         )
-    for name, read, title in (
-        ("checkpoint_stall_s", lambda goodput: goodput.stall_s, "save\nstall s"),
-        ("checkpoint_durable_s", lambda goodput: goodput.durable_s, "save\ndurable s"),
-    ):
-        value, text = _mean(read)
-        yield Column(
-            name,
-            value,
-            title=title,
-            place=260.6 if name == "checkpoint_stall_s" else 0,
-            worth=280 if name == "checkpoint_stall_s" else None,
-            shown=text,
-            better=-1,
-            machine_if=_has_goodput,
-            people_if=lambda table: any(row.goodput and row.goodput.stall_s for row in table),
-            note="save stall: how long training stood still for a checkpoint",
-        )
+    value, text = _mean(lambda goodput: goodput.stall_s)
+    yield Column(
+        "checkpoint_stall_s",
+        value,
+        title="save\nstall s",
+        place=260.6,
+        worth=280,
+        shown=text,
+        better=-1,
+        machine_if=_has_goodput,
+        people_if=lambda table: any(row.goodput and row.goodput.stall_s for row in table),
+        note="save stall: how long training stood still for a checkpoint",
+    )
     yield Column(
         "checkpoint_bytes",
         _of(lambda goodput: goodput.checkpoint_bytes),
         "integer",
         decimals=0,
-        machine_if=_has_goodput,
-    )
-    yield Column(
-        "checkpoint_bytes_per_s",
-        _of(lambda goodput: goodput.bytes_per_s),
-        better=1,
         machine_if=_has_goodput,
     )
 

@@ -46,10 +46,6 @@ def _stalls(row: Row) -> str:
     return MISSING if share is None or abs(share) < 0.05 else percent_text(share)
 
 
-def _drift(field: str) -> Value:
-    return lambda row: getattr(row.statistics.drift, field, None)
-
-
 def _no_length(row: Row) -> str:
     known_length = row.record.sample_length is not None or row.samples_per_s is None
     return "" if known_length else NO_LENGTH
@@ -135,8 +131,6 @@ SAMPLES = Column(
 SPEED = (
     SAMPLES,
     Column("samples_per_s_interval", title="95%\ninterval", place=130, worth=510, shown=_interval),
-    _of("samples_per_s", "p5"),
-    _of("samples_per_s", "p95"),
     _of("samples_per_s", "ci_low", missing=_no_interval),
     _of("samples_per_s", "ci_high", missing=_no_interval),
     _of(
@@ -158,7 +152,6 @@ SPEED = (
     _of("samples_per_s", "median", title="samples/s\nmedian", place=410, worth=10),
     _of("samples_per_s", "median_ci_low"),
     _of("samples_per_s", "median_ci_high"),
-    Column("samples_per_s_mean", _summary_field("samples_per_s", "value")),
     Column("samples_per_s_steps_half_percent", _open_by_steps),
     Column(
         "stalls_percent",
@@ -201,17 +194,13 @@ SPEED = (
         words=("slower", "faster"),
         by_runs=True,
     ),
-    _of("step_time_ms", "p5"),
     _of("step_time_ms", "p95", title="step time\np95 ms", place=470, worth=100),
     _of("step_time_ms", "ci_low", missing=_no_interval),
     _of("step_time_ms", "ci_high", missing=_no_interval),
-    _of("step_time_ms", "cv_percent"),
     _of("step_time_ms", "median"),
     _of("step_time_ms", "median_ci_low"),
     _of("step_time_ms", "median_ci_high"),
-    Column("step_time_ms_mean", _summary_field("step_time_ms", "value")),
-    Column("drift_percent", _drift("percent")),
-    Column("drift_noise_percent", _drift("noise_percent")),
+    Column("drift_percent", lambda row: getattr(row.statistics.drift, "percent", None)),
 )
 FLOPS = (
     Column(

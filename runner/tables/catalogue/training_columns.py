@@ -9,7 +9,7 @@ from node.printable import printable
 from runner.figures.experts import NOT_SAID as NO_EXPERTS
 from runner.figures.planned import progress
 from runner.figures.startup import NOT_SAID, NOT_SEEN
-from runner.figures.target import QUANTITIES, TimeToTarget
+from runner.figures.target import TimeToTarget
 from runner.tables.catalogue.column import Column, Text, Value, count
 from runner.tables.formatting import MISSING, decimals, number_text, percent_text
 from runner.tables.row import Row
@@ -35,10 +35,10 @@ _SCALING = (
 )
 
 
-def _arrived(name: str, field: str, of: str) -> Value:
+def _arrived(name: str, of: str) -> Value:
     def value(row: Row) -> Any:
         target: TimeToTarget | None = getattr(row, of)
-        return getattr(target.figures.get(name), field, None) if target else None
+        return getattr(target.figures.get(name), "median", None) if target else None
 
     return value
 
@@ -72,11 +72,10 @@ def _arrival_text(name: str, of: str) -> Text:
 
 
 def _to_target() -> Iterator[Column]:
-    for name in QUANTITIES:
-        rank, worth = _TO_TARGET[name]
+    for name, (rank, worth) in _TO_TARGET.items():
         yield Column(
             f"{name}_to_target",
-            _arrived(name, "median", "target"),
+            _arrived(name, "target"),
             title=f"{_OWNERS.get(name, name)}\nto target",
             place=rank,
             worth=worth,
@@ -84,17 +83,14 @@ def _to_target() -> Iterator[Column]:
             decimals=_DECIMALS.get(f"{name}_to_target"),
             missing=_why_not_arrived(name, "target"),
         )
-        yield Column(f"{name}_to_target_ci_low", _arrived(name, "low", "target"))
-        yield Column(f"{name}_to_target_ci_high", _arrived(name, "high", "target"))
 
 
 def _to_validation_target() -> Iterator[Column]:
-    for name in QUANTITIES:
-        rank, worth = _TO_VALIDATION.get(name, (0, None))
+    for name, (rank, worth) in _TO_VALIDATION.items():
         yield Column(
             f"{name}_to_validation_target",
-            _arrived(name, "median", "validation_target"),
-            title=f"{_OWNERS.get(name, name)} to\nvalidation target",
+            _arrived(name, "validation_target"),
+            title=f"{name} to\nvalidation target",
             place=rank,
             worth=worth,
             shown=_arrival_text(name, "validation_target"),

@@ -64,7 +64,6 @@ def test_a_recovery_is_told_from_the_fault_on() -> None:
     assert (found.start_s, found.load_s, found.running_s) == (4.0, 1.0, 11.0)
     assert found.lost_steps == 2
     assert found.again_s == 126.5 - 112.5  # iteration 8
-    assert found.former_speed_s == 1.0
 
 
 def test_the_figures_of_a_cell() -> None:
