@@ -17,16 +17,14 @@ from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Row
 
-MOST = 4  # comparisons in a sentence each; of more, each setting has one for all its cells
+MOST = 4  # comparisons in a sentence each; more are summed up in one
 MOST_MODELS = 2  # of which a page names the fastest cell
-MOST_SETTINGS = 6  # of which a page says something
 MOST_VALUES = 8  # of an axis, in the line on what was compared
 # The framework's own is the better one; RSS has noise, and is not among them.
 _MEMORY = ("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib")
 _LEAST_MEMORY = 1.0  # percent of a peak that is worth a word
 _LEAST_SPEED = 0.05  # percent that is not 0.0 when written
 _ALIKE = 1.005  # the fastest over the slowest, below which neither is named
-_Compared = tuple[Row, BaselineComparison]
 
 
 def compared_axes(table: Sequence[Row]) -> str:
@@ -77,7 +75,7 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         if not (row.comparison.base and row.comparison.base.faulted)
     ]
     if len(compared) > MOST:
-        sentences = _by_setting(compared)
+        sentences = [_summed_up([comparison for _, comparison in compared])]
     else:
         names = _varying([row for row, _ in compared])
         several = len({row.record.campaign for row in table}) > 1
@@ -104,7 +102,7 @@ def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], se
     text += f" than {axis} {comparison.value}" if _is_significant(comparison) else ""
     text += f" with {beside}" if beside else ""
     text += f" in {printable(row.record.campaign)}" if several else ""
-    text += _memory([comparison])
+    text += _memory(comparison)
     if comparison.parity and comparison.parity.same is False:
         text += f"; its loss is another one from iteration {comparison.parity.at} on"
     return f"{text}."
@@ -132,64 +130,41 @@ def _speed(comparison: BaselineComparison) -> str:
     return f"as fast as {against} within the noise ({change})"
 
 
-def _memory(cells: Sequence[BaselineComparison]) -> str:
-    """Say how much less or more memory cells use, where all of them do so."""
-    changes = []
-    for cell in cells:
-        difference = next((d for name in _MEMORY if (d := cell.differences.get(name))), None)
-        if difference is None or abs(difference.percent) < _LEAST_MEMORY:
-            return ""
-        changes.append(difference.percent)
-    if not changes or min(changes) < 0 < max(changes):
+def _memory(comparison: BaselineComparison) -> str:
+    """Say how much less or more memory a cell uses, where that is worth a word."""
+    difference = next((d for name in _MEMORY if (d := comparison.differences.get(name))), None)
+    if difference is None or abs(difference.percent) < _LEAST_MEMORY:
         return ""
-    more = "more" if changes[0] > 0 else "less"
-    return f"; it uses {_range([abs(change) for change in changes], 0)} % {more} memory"
+    more = "more" if difference.percent > 0 else "less"
+    return f"; it uses {abs(difference.percent):.0f} % {more} memory"
 
 
-def _range(values: Sequence[float], places: int) -> str:
-    ends = (min(values), max(values))
-    return " to ".join(dict.fromkeys(f"{end:.{places}f}" for end in ends))
-
-
-def _by_setting(compared: Sequence[_Compared]) -> list[str]:
-    """Sum up many comparisons: of each setting the range of what was told apart, and how often."""
-    settings: dict[str, list[BaselineComparison]] = {}
-    for row, comparison in compared:
-        settings.setdefault(axis_text(row, comparison.axis) or "–", []).append(comparison)
-    sentences = [_setting(name, cells) for name, cells in list(settings.items())[:MOST_SETTINGS]]
-    more = len(settings) - MOST_SETTINGS
-    if more > 0:
-        axis, of = compared[0][1].axis, "setting has" if more == 1 else "settings have"
-        sentences.append(f"{more} more {of} no sentence here: the table has every {axis}.")
-    return sentences
-
-
-def _setting(setting: str, cells: Sequence[BaselineComparison]) -> str:
-    axis, count = cells[0].axis, f"of {counted(len(cells), 'cell')}"
-    against = f"{axis} {cells[0].value}"
-    differences = [cell.differences["samples_per_s"] for cell in cells if _is_significant(cell)]
+def _summed_up(comparisons: Sequence[BaselineComparison]) -> str:
+    """Say of many cells how many are faster and slower, and by how much."""
+    speeds = [comparison.differences.get("samples_per_s") for comparison in comparisons]
+    told = [speed for speed in speeds if speed is not None and speed.real]
+    untold = [speed for speed in speeds if speed is not None and not speed.real]
     phrases = []
-    for word, speeds in (
-        ("faster", [speed for speed in differences if speed.percent > 0]),
-        ("slower", [speed for speed in differences if speed.percent <= 0]),
+    for word, some in (
+        ("faster", [speed for speed in told if speed.percent > 0]),
+        ("slower", [speed for speed in told if speed.percent <= 0]),
     ):
-        if speeds:
-            most = " at most" if len(speeds) > 1 else ""
-            sure = f"± {max(speed.half for speed in speeds):.1f}{most}"
-            size = f"{_range([abs(speed.percent) for speed in speeds], 1)} % ({sure})"
-            phrases.append(f"{size} {word} than {against} in {len(speeds)} {count}")
-    untold = [cell.differences.get("samples_per_s") for cell in cells if not _is_significant(cell)]
-    unsure = sum(speed is not None and speed.interval is None for speed in untold)
-    alike = sum(speed is not None and speed.interval is not None for speed in untold)
-    if alike:
-        phrases.append(f"as fast as {against} within the noise in {alike} {count}")
-    if unsure:
-        phrases.append(f"without an interval in {unsure} {count}")
-    if len(untold) > alike + unsure:
-        phrases.append(f"not compared in speed in {len(untold) - alike - unsure} {count}")
-    text = f"{axis} {setting} is {', '.join(phrases)}{_memory(cells)}"
-    unlike = sum(cell.parity is not None and cell.parity.same is False for cell in cells)
-    return text + (f"; its loss is another one in {unlike} {count}" if unlike else "") + "."
+        if some:
+            sizes = [abs(speed.percent) for speed in some]
+            ends = dict.fromkeys(f"{end:.1f}" for end in (min(sizes), max(sizes)))
+            half = max(speed.half for speed in some)
+            phrases.append(f"{len(some)} {word} by {' to '.join(ends)} % (± {half:.1f} at most)")
+    alike = sum(speed.interval is not None for speed in untold)
+    for count, words in (
+        (alike, "as fast within the noise"),
+        (len(untold) - alike, "without an interval"),
+        (len(speeds) - len(told) - len(untold), "not compared in speed"),
+    ):
+        phrases += [f"{count} {words}"] * bool(count)
+    unlike = sum(item.parity is not None and item.parity.same is False for item in comparisons)
+    phrases += [f"{unlike} with another loss"] * bool(unlike)
+    against = f"{comparisons[0].axis} {comparisons[0].value}"
+    return f"Of {len(comparisons)} cells beside {against}: {', '.join(phrases)}."
 
 
 def _fastest(rows: Sequence[Row], table: Sequence[Row], *, fewest: int) -> list[str]:
