@@ -367,7 +367,3 @@ def test_json_is_one_object() -> None:
     document = json.loads(json.dumps(answer(FAULT).as_json()))
     fits(document, "accept")
     assert document["result"] == "fail"
-
-
-def test_each_stage_has_its_time_and_its_function() -> None:
-    assert tuple(name for name, _, _ in stages.STAGES) == STAGES

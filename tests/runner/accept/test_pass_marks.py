@@ -127,37 +127,6 @@ def test_a_device_that_slowed_down_and_stays_slow_is_found() -> None:
     assert "it slows down from 28.7 to 10.6" in found[0].words
 
 
-def test_a_slow_device_is_found_where_all_devices_are_unsteady() -> None:
-    """As planted: 30 % less of a processor, and a cluster that was slower in the first try."""
-    tries = {
-        "node1": [
-            (14.6, 16.2, 20.4, 16.1, 16.4, 12.7, 16.6, 21.3),
-            (19.2, 21.0, 15.1, 17.8, 17.7, 19.4, 14.9, 16.9),
-        ],
-        "node2": [
-            (15.4, 19.2, 17.9, 18.0, 15.5, 16.4, 18.8, 22.4),
-            (19.6, 21.9, 16.6, 17.5, 16.5, 21.4, 17.3, 18.2),
-        ],
-        "node3": [
-            (8.8, 10.4, 13.2, 10.1, 10.1, 9.1, 10.6, 12.5),
-            (13.2, 13.7, 9.5, 12.5, 11.5, 10.5, 12.4, 11.6),
-        ],
-        "node4": [
-            (14.4, 18.5, 18.7, 18.1, 17.6, 16.4, 17.2, 19.8),
-            (16.5, 21.6, 11.9, 17.1, 15.6, 20.1, 17.7, 17.9),
-        ],
-    }
-    figures = [Figure((node,), 0, tuple(samples)) for node, samples in tries.items()]
-    assert [figure.nodes for figure in judge_figures("sustained", figures, "cpu").slow] == [
-        ("node3",)
-    ]
-    once_busy = [  # another program took half of node3 in its first try only
-        *(Figure((f"node{at}",), 0, ((17.0, 18.0) * 4, (18.0, 17.0) * 4)) for at in (1, 2, 4)),
-        Figure(("node3",), 0, ((9.0, 8.0) * 4, (17.0, 18.0) * 4)),
-    ]
-    assert judge_figures("sustained", once_busy, "cpu").slow == ()
-
-
 def test_a_slow_device_is_suspected_and_another_try_shows_it() -> None:
     """As planted: 30 % less of a processor, missed in one try by 1 % of the noise."""
     tries = {

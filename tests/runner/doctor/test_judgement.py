@@ -67,16 +67,6 @@ def test_devices_within_5_percent_are_alike() -> None:
     assert words(judged(devices(healthy(spread=0.045)))) == []
 
 
-def test_a_device_10_percent_below_is_named() -> None:
-    values = healthy()
-    values[2, 3] *= 0.88
-    found = judged(devices(values))
-    assert len(found.slow) == 1
-    assert found.slow[0].nodes == ("node3",)
-    assert found.slow[0].words.startswith("node3 device 3: matrix product bf16 6")
-    assert "TFLOP/s, 1" in found.slow[0].words
-
-
 def test_noise_in_which_nothing_slow_could_be_seen_is_no_result() -> None:
     """Of figures with 88 % of noise nobody can say "nothing slow": an answer is missing."""
     found = judged(devices(healthy(), noise=0.9))
@@ -96,19 +86,6 @@ def test_a_node_is_named_instead_of_its_eight_devices() -> None:
     found = judged(devices(values))
     assert [one.nodes for one in found.slow] == [("node2",)]
     assert "8 of its 8 devices" in found.slow[0].words
-
-
-def test_of_two_devices_the_slower_one_is_named() -> None:
-    found = judged(devices({(0, 0): 780, (0, 1): 600}), nodes=1, each=2)
-    assert [one.nodes for one in found.slow] == [("node1",)]
-    assert "device 1" in found.slow[0].words
-
-
-def test_noise_is_not_named() -> None:
-    values = {(node, 0): value for node, value in enumerate((1.0, 0.9, 0.72, 0.95))}
-    assert words(judged(devices(values, noise=0.4), device="cpu", each=1)) == []
-    quiet = judged(devices(values, noise=0.002), device="cpu", each=1)
-    assert [one.nodes for one in quiet.slow] == [("node3",)]
 
 
 def test_a_device_that_is_fast_at_the_second_try_is_not_slow() -> None:
@@ -165,15 +142,6 @@ def test_two_nodes_have_nothing_to_compare_their_pair_with() -> None:
 # --- no result ------------------------------------------------------------------------------------
 
 
-def test_what_was_not_measured_has_a_reason_and_no_number() -> None:
-    found = judged(devices(healthy()), failed="node2: the launcher was ended by signal 9")
-    rows = {row.test: row for row in found.rows}
-    assert rows["matmul_bf16"].reason == ""
-    assert rows["memory"].reason == "node2: the launcher was ended by signal 9"
-    assert rows["memory"].reference is None
-    assert found.unanswered
-
-
 def shown(found: Judgement) -> str:
     return plain_text(measured_parts(found, 80), 80)
 
@@ -190,13 +158,6 @@ def test_why_nothing_was_measured_is_said_once_and_whole() -> None:
     assert "no result of matrix product fp32, matrix product tf32, matrix product fp16" in some
     assert f"memory bandwidth: {why}" in some
     assert "nothing slow in what was measured" in some
-
-
-def test_a_device_without_a_type_says_so() -> None:
-    error = {"test": "matmul_bf16", "node": 1, "rank": 8, "error": "bf16 is not supported\x1b[0m"}
-    found = judged(lines(f"{PROBE_MARK}{json.dumps(error)}\n".encode()))
-    row = next(row for row in found.rows if row.test == "matmul_bf16")
-    assert row.reason == "node2: bf16 is not supported"
 
 
 def test_lines_are_found_in_a_log_with_others_and_a_torn_end() -> None:
@@ -342,20 +303,6 @@ def test_collectives_are_judged_wherever_there_are_two_devices(nodes: int, each:
     assert [row.test for row in found.rows] == [*COLLECTIVES]
     assert all(row.figures for row in found.rows)
     assert judged([], 1, 1, checks=["collectives"]).rows == ()
-
-
-def test_nccl_tests_are_judged_where_a_node_has_them() -> None:
-    line = {"test": "nccl_tests", "scope": "nccl_tests", "try": 1}
-    said = [
-        {**line, "node": node, "nodes": [node], "samples": [rate, rate], "wrong": wrong}
-        for node, (rate, wrong) in enumerate([(345.0, 0), (344.0, 0), (170.0, 0), (343.0, 7)])
-    ]
-    found = judged(said, checks=["nccl_tests"])
-    assert [slow.nodes for slow in found.slow] == [("node4",), ("node3",)]
-    assert found.slow[0].words == "node4: nccl-tests found 7 wrong elements"
-    assert judged([], checks=["nccl_tests"]).rows == ()
-    failed = judged([{**line, "node": 0, "error": "no libnccl.so.2"}], checks=["nccl_tests"])
-    assert [row.reason for row in failed.rows] == ["node1: no libnccl.so.2"]
 
 
 def test_another_try_loses_no_fault_and_no_reason() -> None:

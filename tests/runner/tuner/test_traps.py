@@ -45,11 +45,6 @@ def candidate(tuned: Tuned, name: str) -> TunedCandidate:
     return one
 
 
-def test_fast_in_its_first_steps_and_slow_later(tmp_path: Path) -> None:
-    slow = searched(tmp_path, lambda *_: Behaviour(lambda n: 0.5 if n <= 16 else 2.0))
-    assert slow.winner == SECOND
-
-
 def test_slower_in_each_second_half_is_refused_by_name(tmp_path: Path) -> None:
     tuned = searched(tmp_path, lambda *_: Behaviour(lambda n: 0.3 + 0.005 * n))
     assert tuned.winner == SECOND
@@ -66,11 +61,6 @@ def test_out_of_memory_late(tmp_path: Path) -> None:
     tuned = searched(tmp_path, late)
     assert tuned.winner == SECOND
     assert "memory" in candidate(tuned, BEST).reason
-
-
-def test_a_node_that_is_slow_for_one_run(tmp_path: Path) -> None:
-    tuned = searched(tmp_path, lambda _, number: steady(1.4) if number == 0 else None)
-    assert tuned.winner == BEST
 
 
 @pytest.mark.parametrize(
