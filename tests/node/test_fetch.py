@@ -446,6 +446,16 @@ def test_a_damaged_archive_is_removed(tmp_path: Path, kind: str, fault: str) -> 
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_disk_that_is_full_before_the_text_is_out_keeps_the_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.write_bytes(PACK["xz"](DATA))
+    (tmp_path / "x.part").symlink_to("/dev/full")
+    with pytest.raises(fetch.FetchError, match=r"^the disk is full .* while writing x; free"):
+        unpack.unpack(str(archive), str(tmp_path / "x"), "xz", "x")
+    assert os.listdir(tmp_path) == ["archive"]
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_a_member_that_is_not_there(tmp_path: Path, kind: str) -> None:
     archive = tmp_path / "archive"

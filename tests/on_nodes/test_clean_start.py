@@ -1,11 +1,10 @@
-"""What others, or an older run of ours, left on a real node: refused, ended or noted before a run.
+"""What others left on a real node: refused or noted before a run.
 
 The trainer is the stand-in (tests/stand_in.py), and so is nvidia-smi, which names a real process.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
@@ -44,24 +43,15 @@ def at(root: Path) -> dict[str, Any]:
     return {"cluster_root": str(root), "cluster_devices_per_node": 1}
 
 
-def matrix(name: str, iterations: int = 5, step_s: str = "0.01") -> dict[str, Any]:
-    cell = {"system": "torch_gpt", "devices_per_node": 1, "nodes": 1, "train_iters": iterations}
-    return {"name": name, "defaults": {**cell, "env": {"STEP_S": step_s}}}
+def matrix(name: str) -> dict[str, Any]:
+    cell = {"system": "torch_gpt", "devices_per_node": 1, "nodes": 1, "train_iters": 5}
+    return {"name": name, "defaults": {**cell, "env": {"STEP_S": "0.01"}}}
 
 
 def noted(bench: Bench, **which: int) -> list[str]:
     path = next((bench.attempt("", **which) / names.NODES).glob(f"*/{names.PREPARED}"))
     said: list[str] = json.loads(path.read_text())["noted"]
     return said
-
-
-def naming(path: Path) -> list[str]:
-    """Processes of this machine whose command line names the path."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found += [str(each)] if str(path).encode() in each.read_bytes() else []
-    return found
 
 
 def of(node: Node, argv: list[str]) -> list[int]:
@@ -118,48 +108,17 @@ def test_shared_memory_is_refused_by_holder_and_leftovers_are_noted(
 
 
 @pytest.mark.nightly("nodes")
-def test_a_gpu_in_use_and_what_a_killed_supervisor_left(
+def test_a_gpu_in_use_is_refused(
     tmp_path: Path, real_nodes: RealNodes, stand_in_root: Path
 ) -> None:
-    variables = {**at(stand_in_root), "cluster_device": "cuda", "cluster_lost_contact_s": 4}
-    group = real_nodes(1, variables=variables)
+    group = real_nodes(1, variables={**at(stand_in_root), "cluster_device": "cuda"})
     node = group.nodes[0]
     smi = "/usr/local/bin/nvidia-smi"
-
-    def gpu_has(pid: str) -> None:
-        node.exec(["tee", smi], input=NVIDIA_SMI.format(pid=pid), check=True)
-        node.exec(["chmod", "755", smi], check=True)
-
-    gpu_has("-")
-    bench = Bench(tmp_path, group.inventory, matrix("killed", 1000, "0.1"))
-    bench.start()
-    bench.wait_for_step(2)
-    assert bench.process is not None
-    node.link(False)  # so that nobody asks the supervisor, which would end what it left
-    for program in ("supervisor.polling:poll", "supervisor.preparation:prepare"):
-        for pid, argv in node.processes():
-            if program in argv:
-                node.signal(pid)
-    bench.process.kill()
-    wait(lambda: not naming(bench.runs), 30, "the end of bench and its play")
-    node.link(True)
-    trainer = [pid for pid, argv in node.processes() if "--train-iters" in argv]
-    assert trainer
-    bench.finish()
-    assert [pid for pid in trainer if pid in dict(node.processes())] == trainer
-
-    after = Bench(tmp_path, group.inventory, matrix("after"))
-    done = after.run()
-    assert done.returncode == 0, done.stderr
-    assert not set(trainer) & set(dict(node.processes()))
-    assert noted(after)[0].startswith("an earlier run or attempt left processes here, ")
-    assert f"pid {trainer[0]} (" in noted(after)[0]
-    assert noted(after)[0].endswith(" s old; they were ended")
-
     other = node.popen(["sleep", "777"])
     wait(lambda: bool(of(node, ["sleep", "777"])), 10, "somebody's process")
     pid = of(node, ["sleep", "777"])[0]
-    gpu_has(str(pid))
+    node.exec(["tee", smi], input=NVIDIA_SMI.format(pid=pid), check=True)
+    node.exec(["chmod", "755", smi], check=True)
     busy = Bench(tmp_path, group.inventory, matrix("busy"))
     busy.run()
     assert busy.outcome("")["cause"] == "device_busy"

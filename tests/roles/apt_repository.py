@@ -247,21 +247,15 @@ def write_repository(folder: Path, debs: list[Deb], key: Key) -> None:
         (folder / name).write_bytes(data)
         release += f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}\n"
     (folder / "Release").write_text(release)
-    sign(folder, key)
-
-
-def sign(folder: Path, key: Key) -> None:
-    """Sign a repository, whoever signed it before."""
-    (folder / "InRelease").write_bytes(key.sign((folder / "Release").read_text()))
+    (folder / "InRelease").write_bytes(key.sign(release))
 
 
 @dataclass
 class Vendor:
-    """NVIDIA's repositories below one folder. ``stranger`` is a key that nobody trusts."""
+    """NVIDIA's repositories below one folder."""
 
     folder: Path
     key: Key
-    stranger: Key
 
     @property
     def cuda(self) -> Path:
@@ -305,21 +299,20 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def repositories(folder: Path) -> Iterator[Vendor]:
-    """The repositories, made in a new folder; their keys are gone at the end."""
-    keys = [Key(folder / who, who) for who in ("vendor", "stranger")]
-    made = Vendor(folder / "www", *keys)
-    write_repository(made.cuda, CUDA, keys[0])
-    write_repository(made.folder / "containers/stable/deb/amd64", CONTAINERS, keys[0])
+    """The repositories, made in a new folder; their key is gone at the end."""
+    key = Key(folder / "vendor", "vendor")
+    made = Vendor(folder / "www", key)
+    write_repository(made.cuda, CUDA, key)
+    write_repository(made.folder / "containers/stable/deb/amd64", CONTAINERS, key)
     for name in ("3bf863cc.pub", "8793F200.pub"):
-        (made.cuda / name).write_text(keys[0].public)
-    (made.folder / "containers/gpgkey").write_text(keys[0].public)
+        (made.cuda / name).write_text(key.public)
+    (made.folder / "containers/gpgkey").write_text(key.public)
     for system in SYSTEMS:
         (made.folder / "cuda" / system).symlink_to("any")
     try:
         yield made
     finally:
-        for key in keys:
-            key.close()
+        key.close()
 
 
 @pytest.fixture(scope="session")

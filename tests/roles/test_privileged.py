@@ -6,7 +6,6 @@ loaded; services are run by their System V scripts.
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests.cluster.fixtures import Group, RealNodes
-from tests.roles.apt_repository import Vendor, sign
+from tests.roles.apt_repository import Vendor
 from tests.roles.bare import left_of_us, packages
 from tests.roles.play import Ran, play
 
@@ -252,51 +251,6 @@ def test_driver_and_containers_break_are_repaired_and_follow_their_pins(site: Si
     gone = here.run("teardown.yml", teardown="yes")
     assert gone.rc == 0, gone.out
     assert [packages(node) for node in nodes] == before
-
-
-@pytest.mark.nightly("privileged", by_day="minutes")
-def test_what_fails_is_said_in_a_sentence_and_the_next_run_goes_on(
-    site: SiteFactory, vendor: Vendor
-) -> None:
-    here = site(1)
-    here.variables.update({**CUDA, "cuda_versions": ["11.3"], "cuda_libraries": []})
-
-    def refused(says: str, **changed: Any) -> None:
-        ran = here.run("gpu.yml", **changed)
-        assert ran.rc != 0, ran.out
-        assert says in " ".join(ran.out.split()), ran.out
-
-    # The mirror is another site's: its key is not the one that is trusted.
-    stranger = vendor.stranger.fingerprint
-    refused(
-        f"is not the key of repository nvidia_cuda: key {vendor.key.fingerprint}, not {stranger}",
-        site_apt_fingerprints={"nvidia_cuda": [stranger]},
-    )
-    assert here.on(0, f"ls {SOURCES} || true") == ""
-    # The key is right, and the lists are signed by somebody else.
-    sign(vendor.cuda, vendor.stranger)
-    try:
-        refused("is not signed with the key that is trusted for it")
-    finally:
-        sign(vendor.cuda, vendor.key)
-    refused(
-        "no repository of this node has package cuda-toolkit-11-9; NVIDIA's repository may lack it"
-        " for this node's system: name a toolkit's version in cuda_runfile_versions",
-        cuda_versions=["11.9"],
-    )
-    # Somebody else installs at that moment.
-    lock = "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); "
-    lock += "fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(100)"
-    holder = here.group.nodes[0].popen(["python3", "-c", lock], stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    refused("another program is installing packages", __node_state_lock_timeout_s=1)
-    holder.kill()
-    holder.wait()
-
-    made = here.run("gpu.yml")
-    assert made.rc == 0, made.out
-    assert here.verify("cuda").rc == 0
 
 
 @pytest.mark.nightly("privileged", by_day="minutes")
