@@ -1,17 +1,16 @@
-"""Healthy clusters of any size, made of the noise that clean acceptances recorded. Pure.
+"""Healthy clusters of any size, of the noise that clean acceptances recorded, judged. Pure.
 
 A figure's tries are drawn from all that were recorded of its test, as (relative to the run's middle
 figure, relative spread of the samples). Half of a drawn deviation stays with the node over its
-tries, the other half is drawn again for each. What numpy calls low for many clusters at once is
-then judged by the real code: only its word counts. Of tests whose samples are taken at the same
-time (AT_ONCE), levels and spreads are those of samples relative to the median of all nodes; samples
-are drawn one by one, and what fails is measured again, as `accept` does.
+tries, the other half is drawn again for each. Of tests whose samples are taken at the same time
+(AT_ONCE), levels and spreads are those of samples relative to the median of all nodes. What fails
+is measured again, as `accept` does; of pairs the slowest alone, and as many others.
 """
 
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,19 +21,16 @@ from numpy.typing import NDArray
 
 from node.probe_deep import PARTS
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
-from runner.doctor.probe_tests import AT_ONCE, PAIRS, floor_of
+from runner.doctor.probe_tests import AT_ONCE, PAIRS
 from runner.doctor.slow_figures import Figure, judge_figures, slowing
-from runner.figures.outliers import MANY, critical, error, relative_to_median
+from runner.figures.outliers import error, relative_to_median
 
 RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"
 SIZES = (4, 64, 1024)
 TRIES, ALONE = 3, 3
-FIGURES = 1 << 21  # that are drawn at once
 DEVICE = "cpu"  # what the recorded nodes train on
-NEAR = 0.8  # of the way to a fault: below it, nothing is judged
 LEAST_RATE = 0.01
 MOST = 0.01  # share of healthy clusters that may fail
-Array = NDArray[np.float64]
 Noise = Mapping[str, Sequence[Sequence[float]]]
 
 
@@ -71,133 +67,42 @@ def failing(noise: Noise, clusters: int, nodes: int, test: str) -> list[int]:
     """Return the numbers of the healthy clusters that fail by a test; always the same ones."""
     recorded = np.array(noise[test])
     rng = np.random.default_rng([nodes, [*noise].index(test)])
-    failing_of = unsteady_clusters if test in AT_ONCE else low_clusters
-    numbers: list[int] = []
-    for count in figures_of(test, nodes):
-        batch = max(1, FIGURES // count)
-        for first in range(0, clusters, batch):
-            size = min(batch, clusters - first)
-            of_batch = failing_of(test, recorded, (size, count), rng)
-            numbers += [first + number for number in of_batch]
-    return numbers
-
-
-def low_clusters(
-    test: str, recorded: Array, shape: tuple[int, int], rng: np.random.Generator
-) -> Iterator[int]:
-    """Yield the clusters of which the real code calls a figure of the test slow."""
-    stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
-    drawn = [recorded[rng.integers(len(recorded), size=shape)] for _ in range(TRIES)]
-    levels = np.stack([stays * (1 + (one[..., 0] - 1) / 2) for one in drawn])
-    spreads = np.stack([one[..., 1] for one in drawn]) * levels
-    pairs = test in PAIRS
-    values, noises = (levels[0], spreads[0] / levels[0]) if pairs else best_of(levels, spreads)
-    for number in np.flatnonzero(low(values, noises, floor_of(test, DEVICE), not pairs).any(1)):
-        tries = [np.stack([levels[:, number, at], spreads[:, number, at]], 1) for at in
-                 range(shape[1])]  # fmt: skip
-        if pairs:
-            order = np.argsort(values[number])
-            measured_alone = {*order[:ALONE], *order[len(order) // 2 :][:ALONE]}
-            tries = [one[: 1 + (at in measured_alone)] for at, one in enumerate(tries)]
-        figures = [
-            Figure((f"n{at}",), None, tuple(samples(*pair) for pair in one))
-            for at, one in enumerate(tries)
-        ]
-        if judge_figures(test, figures, DEVICE).slow:
-            yield int(number)
-
-
-def samples(level: float, spread: float) -> tuple[float, ...]:
-    """Return samples of that median, and with that standard error of it."""
-    apart = spread / 1.4826 / (math.pi / 2 / 3) ** 0.5
-    return (level - apart, level, level + apart)
-
-
-def unsteady_clusters(
-    test: str, recorded: Array, shape: tuple[int, int], rng: np.random.Generator
-) -> Iterator[int]:
-    """Yield the clusters of which the real code calls a device slow, or slowing down, in each try.
-
-    Judged are those of which a device comes near it in its first try, and in all of them together.
-    """
-    stays = 1 + (recorded[rng.integers(len(recorded), size=shape), 0] - 1) / 2
-
-    def measured(levels: Array) -> Array:
-        drawn = recorded[rng.integers(len(recorded), size=levels.shape)]
-        deviations = drawn[..., 1, None] / math.sqrt(math.pi / 2 / PARTS)
-        noise = deviations * rng.standard_normal((*levels.shape, PARTS))
-        rates: Array = (levels * (1 + (drawn[..., 0] - 1) / 2))[..., None] * (1 + noise)
-        return np.maximum(rates, LEAST_RATE)
-
-    floor = floor_of(test, DEVICE)
-    apart, chance = np.median(recorded[:, 1]), critical(shape[1])
-    fall = 1 - NEAR * max(2 * floor, chance * apart / math.sqrt(math.pi / 2 / PARTS))
-
-    def shares(rates: Array) -> Array:
-        middles = np.median(rates, axis=-1)
-        relative: Array = middles / np.quantile(middles, 0.75, axis=-1, keepdims=True)
-        return relative
-
-    def falls(rates: Array, *later: Array) -> NDArray[np.bool_]:
-        third = rates.shape[-1] // 3
-        ends = [rates[..., -third:], *later]
-        end = np.max([np.median(one, -1) for one in ends], 0)
-        lower: NDArray[np.bool_] = end < fall * np.median(rates[..., :third], -1)
-        return lower
-
-    least = 1 - NEAR * floor
-    tries = [measured(stays) for _ in range(TRIES)]
-    share_of_tries = [shares(one) for one in tries]
-    far = (share_of_tries[0] < least) | falls(tries[0])
-    low = np.max(share_of_tries, 0) < least  # in each try, as what is slow is
-    for at in range(TRIES - 1):
-        low |= falls(tries[at], *tries[at + 1 :])
-    low |= falls(np.concatenate(tries, -1)) | (falls(tries[-2]) & falls(tries[-1]))
-    for number in np.flatnonzero(far.any(1) & low.any(1)):
-        of_cluster = np.stack([one[number] for one in tries], 1)
-        for count in range(1, TRIES + 1):
-            found, suspected = judged(test, of_cluster[:, :count])
-            if not (found or suspected):
-                break
-        if found:
-            yield int(number)
-
-
-def judged(test: str, tries: Array) -> tuple[bool, bool]:
-    """Whether the real code finds a fault, or suspects one; `tries`: devices x tries x samples."""
-    figures = [
-        Figure((f"n{at}",), 0, tuple(map(tuple, device.tolist())))
-        for at, device in enumerate(tries)
+    counts = figures_of(test, nodes)
+    return [
+        number
+        for number in range(clusters)
+        if any(fails(test, recorded, count, rng) for count in counts)
     ]
-    row = judge_figures(test, figures, DEVICE)
-    return bool(row.slow or slowing(row, DEVICE)), row.suspected
 
 
-def best_of(levels: Array, spreads: Array) -> tuple[Array, Array]:
-    """Return Figure.value and Figure.noise of all figures."""
-    order = np.argsort(levels, axis=0)[-2:]
-    best, widest = np.take_along_axis(levels, order, 0), np.take_along_axis(spreads, order, 0)
-    return best[1], (widest.max(0) + best[1] - best[0]) / best[1]
+def fails(test: str, recorded: NDArray[np.float64], count: int, rng: np.random.Generator) -> bool:
+    """Whether a fault of a healthy cluster is found in a test of so many figures."""
+    stays = 1 + (recorded[rng.integers(len(recorded), size=count), 0] - 1) / 2
+    tries: list[list[tuple[float, ...]]] = [[] for _ in range(count)]
+    again: Iterable[int] = range(count)
+    for _ in range(2 if test in PAIRS else TRIES):
+        drawn = recorded[rng.integers(len(recorded), size=count)]
+        levels = stays * (1 + (drawn[:, 0] - 1) / 2)
+        for at in again:
+            tries[at].append(samples(test, levels[at], drawn[at, 1], rng))
+        figures = [Figure((f"n{at}",), 0, tuple(each)) for at, each in enumerate(tries)]
+        row = judge_figures(test, figures, DEVICE)
+        found = bool(row.slow or (test in AT_ONCE and slowing(row, DEVICE)))
+        if not (found or row.suspected or row.contended):
+            return False
+        if test in PAIRS:
+            order = np.argsort(levels).tolist()
+            again = {*order[:ALONE], *order[count // 2 :][:ALONE]}
+    return found
 
 
-def low(values: Array, noises: Array, floor: float, compared: bool) -> NDArray[np.bool_]:
-    """Return what `judge_figures` calls slow, of many clusters: rows are clusters.
-
-    `compared`: the spread between figures counts, too, as it does not for pairs.
-    """
-    count = values.shape[1]
-    place = math.ceil(0.75 * (count - 1))
-    usual = np.partition(values, place, axis=1)[:, place, None]
-    middle = np.median(values, axis=1, keepdims=True)
-    between = np.zeros_like(middle)
-    if compared and count >= MANY:
-        between = 1.4826 * np.median(abs(values - middle), axis=1, keepdims=True) / middle
-    common = np.maximum(np.median(noises, axis=1, keepdims=True), between)
-    noise = np.maximum(noises * values / usual, common)
-    chance = critical(count) * noise
-    share = np.minimum(1 - floor, np.maximum(1 - chance, np.exp(-1.25 * chance)))  # healthy_share
-    lower = values < usual * share
-    return lower if count > 1 else np.zeros_like(lower)
+def samples(test: str, level: float, spread: float, rng: np.random.Generator) -> tuple[float, ...]:
+    """Return samples of about that median, and with that relative standard error of it."""
+    if test in AT_ONCE:
+        noise = spread / math.sqrt(math.pi / 2 / PARTS) * rng.standard_normal(PARTS)
+        return tuple(np.maximum(level * (1 + noise), LEAST_RATE).tolist())
+    apart = level * spread / 1.4826 / (math.pi / 2 / 3) ** 0.5
+    return (level - apart, level, level + apart)
 
 
 def simulated(

@@ -35,7 +35,7 @@ def test_clean_nodes_pass(number: int, recorded: list[list[Any]], record_propert
 
 
 @pytest.mark.nightly("acceptance")
-@pytest.mark.parametrize("clusters", [20, 10_000])
+@pytest.mark.parametrize("clusters", [20, 2_000])
 def test_simulated_clusters_pass(
     clusters: int, recorded: list[list[Any]], record_property: Record
 ) -> None:
