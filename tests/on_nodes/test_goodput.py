@@ -1,7 +1,6 @@
 """Runs that fail on purpose and go on, on real nodes: what it cost, and who lied.
 
-The trainer is tests/resuming_trainer.py, and torch_gpt in the slow one. The whole table of kinds
-and policies: `python -m tests.on_nodes.goodput`.
+The trainer is tests/resuming_trainer.py, and torch_gpt in the slow one.
 """
 
 import json
@@ -23,7 +22,7 @@ LIAR = {"STEPS": "60", "INTERVAL": "10", "STEP_S": "0.03"}
 def matrix(*cells: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "name": "goodput",
-        "defaults": defaults(steps=60, nodes=2, **more),
+        "defaults": defaults(nodes=2, **more),
         "include": list(cells),
         "warmup_iters": 2,
         "time_limit_s": 480,
@@ -40,6 +39,8 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
         {"faults": "kill_rank:1@25", "axes": {"fault": "rank"}},
         {"faults": "kill_node:1@25", "recovery": "spare", "axes": {"fault": "spare"}},
         {"faults": "kill_node:1@25", "recovery": "shrink", "axes": {"fault": "shrink"}},
+        {"faults": "stop:1@25+1s", "axes": {"fault": "stop"}},
+        {"faults": "slow:1@25+1s", "axes": {"fault": "slow"}},
         *(
             {"faults": fault, "env": {**LIAR, "LIE": lie}, "axes": {"fault": f"{lie} {fault}"}}
             for lie in LIES
@@ -57,6 +58,8 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
         assert row["recovery_lost_steps"] >= 0  # a poll may come right after the next checkpoint
         assert 0 < row["goodput_percent"] < by["none"]["goodput_percent"]
         assert "resume_differs" not in row["verdict"]
+    for name in ("stop", "slow"):
+        assert (by[name]["faults"], by[name]["final_loss"]) == (1, by["none"]["final_loss"]), name
     for lie in LIES:
         assert "resume_differs" in by[f"{lie} kill_rank:1@25"]["verdict"]
         assert "resume_differs" not in by[f"{lie} none"]["verdict"]

@@ -27,7 +27,7 @@ def campaign(slurm: SlurmCluster, name: str, *cells: dict[str, Any], **more: Any
     trainer = folder / "trainer" / TRAINER.name  # git would not tell this user of our checkout
     trainer.parent.mkdir()
     shutil.copy(TRAINER, trainer)
-    given = defaults(steps=60, nodes=2, env={"STEP_S": "0.1"})
+    given = defaults(nodes=2, env={"STEP_S": "0.1"})
     given["argv"][:2] = [base_python(), str(trainer)]
     given["cwd"] = str(trainer.parent)
     matrix = {
