@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
-from runner.archive import archive
 from runner.folder.campaign import Campaign
-from runner.load.records import records_of
 from runner.publish import environments
 from runner.publish.environments import installed
 from runner.publish.readme import fenced
@@ -128,26 +126,9 @@ def test_what_is_published_anyway_is_marked_in_every_file(tmp_path: Path, publis
         assert "not_ok" in files[f"tables/{table}"], table
 
 
-def test_the_bundle_is_read_as_the_campaign_it_was_made_of(
-    tmp_path: Path, publish: Publish
-) -> None:
-    of = campaign(tmp_path)
-    with archive.opened(tmp_path, str(publish(of))) as opened:
-        now = records_of(opened.campaign, opened.campaign.path)
-    was = records_of(of, of.path)
-    assert [record.measurement for record in now] == [record.measurement for record in was]
-
-
 def test_the_same_campaign_gives_the_same_bytes(tmp_path: Path, publish: Publish) -> None:
     of = campaign(tmp_path)
     assert publish(of).read_bytes() == publish(of).read_bytes()
-
-
-def test_the_readme_has_the_machines(tmp_path: Path, publish: Publish) -> None:
-    text = read(publish(campaign(tmp_path)))["README.md"]
-    hardware = text.partition("### Hardware")[2].partition("###")[0]
-    assert "- 2 nodes: cpu" in hardware
-    assert "cpu" in hardware.partition("nodes: cpu")[2]
 
 
 def test_nobody_is_made_up(tmp_path: Path, publish: Publish) -> None:
