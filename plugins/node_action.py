@@ -24,6 +24,7 @@ from plugins.answers import KINDS
 from plugins.bounded import bounded
 from plugins.program import command, message
 from runner.base.exclusive import make_private
+from runner.base.ssh_words import OTHER_KEY, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -192,9 +193,10 @@ def read(output: str, kind: Kind, where: str) -> Any:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's last line, which is where ssh says what happened."""
+    """Return an error's last line, which is where ssh says what happened, but of a changed key."""
     lines = [line for line in map(printable, str(error).splitlines()) if line]
-    return lines[-1][:MOST_LINE] if lines else type(error).__name__
+    changed = [line for line in lines if kind_of(line) == OTHER_KEY]
+    return [*lines, *changed][-1][:MOST_LINE] if lines else type(error).__name__
 
 
 def save(path: Path, facts: dict[str, Any]) -> None:

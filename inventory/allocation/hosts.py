@@ -135,15 +135,30 @@ def gpus(text: str) -> int | None:
     return sum(map(int, numbers)) or None
 
 
+def device() -> str:
+    """What group_vars beside this file say that nodes train on; cuda where they do not say."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group_vars", "all")
+    texts = []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        if name.endswith((".yml", ".yaml")):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                texts.append(file.read())
+    said = re.findall(r"^cluster_device:[ \t]*[\"']?(\w+)", "\n".join(texts), flags=re.MULTILINE)
+    return said[-1] if said else "cuda"
+
+
 def slurm_devices(env: Mapping[str, str], hosts: int) -> list[int | None]:
     """Devices of each host as Slurm says them; None: group_vars decide.
 
     SLURM_GPUS_PER_NODE holds for all nodes. SLURM_GPUS_ON_NODE is the batch node's own number, so
-    it stands for the others too. Without GPUs, tasks a node (CPU training) are the devices.
+    it stands for the others too. On CPUs tasks a node are the devices; of GPUs they tell nothing:
+    one torchrun a node is one task.
     """
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         if env.get(name) and gpus(env[name]):
             return [gpus(env[name])] * hosts
+    if device() != "cpu":
+        return [None] * hosts
     tasks = env.get("SLURM_NTASKS_PER_NODE", "")
     if re.fullmatch(r"[1-9][0-9]*", tasks):
         return [int(tasks)] * hosts

@@ -79,17 +79,21 @@ def _about(path: Path) -> str:
 
 def _copy(name: str) -> Path:
     """Copy the matrix of that name; the copy. Raises UserError."""
-    shipped = {path.stem: path for path in (PROJECT / "matrices").glob("*/*.yaml")}
-    stem = Path(name).stem
-    if stem not in shipped:
+    shipped = sorted((PROJECT / "matrices").glob("*/*.yaml"))
+    asked = (*Path(name).parts[:-1], Path(name).stem)
+    found = [path for path in shipped if path.with_suffix("").parts[-len(asked) :] == asked]
+    if not found:
         raise UserError(
-            f"there is no shipped matrix {name!r}{nearest(stem, shipped)}; `{CALLED} matrices`"
-            " lists them"
+            f"there is no shipped matrix {name!r}{nearest(asked[-1], {p.stem for p in shipped})};"
+            f" `{CALLED} matrices` lists them"
         )
-    target = Path(shipped[stem].name)
+    if len(found) > 1:
+        paths = " and ".join(str(path.relative_to(PROJECT)) for path in found)
+        raise UserError(f"{name!r} is {paths}; write one of them")
+    target = Path(found[0].name)
     try:
         with target.open("x") as stream:
-            stream.write(shipped[stem].read_text())
+            stream.write(found[0].read_text())
     except FileExistsError:
         raise UserError(f"{target} is there already; rename it, or go elsewhere") from None
     return target

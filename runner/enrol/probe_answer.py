@@ -65,7 +65,7 @@ class Found:
     root: str
     python: str
     version: tuple[int, int]
-    gpus: tuple[int, ...] = ()  # memory of each in MiB
+    gpus: tuple[int | None, ...] = ()  # memory of each in MiB; None where it is the host's
     npus: int = 0
     interfaces: tuple[str, ...] = ()
     nameless: tuple[str, ...] = ()  # addresses of other machines that it cannot resolve
@@ -94,21 +94,26 @@ def read_answer(host: str, text: str) -> Found:
         for value in lines_by_key.get("python", ())[:4]
     ]
     python, version = _newest_enough(host, [(path, _numbers(text)) for path, text in pythons])
-    memory = [
-        _fit(host, "gpu", mib, r"[0-9]{1,8}", 8) for mib in lines_by_key.get("gpu", ())[:MOST_NODES]
-    ]
+    memory = [_memory(host, text) for text in lines_by_key.get("gpu", ())[:MOST_NODES]]
     return Found(
         user=single("user", r"[A-Za-z_][A-Za-z0-9._-]*"),
         root=single("root", ROOT, 1_000),
         python=python,
         version=version,
-        gpus=tuple(map(int, memory)),
+        gpus=tuple(memory),
         npus=int(single("npus", r"[0-9]{0,4}") or 0),
         interfaces=several("route", r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,31}"),
         nameless=several("nameless", r"[A-Za-z0-9_.:%-]+"),
         shared=single("disk", r"[A-Za-z0-9._/ ?()-]*") in SHARED,
         writable=bool(single("writable", r"yes|")),
     )
+
+
+def _memory(host: str, text: str) -> int | None:
+    """Return a GPU's memory in MiB; None where nvidia-smi knows none, as of unified memory."""
+    if re.fullmatch(r"\[?(?:N/A|(?:Not|Unknown|Insufficient) ?[A-Za-z ]{0,20})\]?", text):
+        return None
+    return int(_fit(host, "gpu", text.removesuffix(" MiB"), r"[0-9]{1,8}", 8))
 
 
 def _numbers(text: str) -> tuple[int, int]:

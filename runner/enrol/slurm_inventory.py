@@ -4,6 +4,7 @@ Slurm alone is asked, on its login node, and no compute node. What it cannot kno
 nodes share, an account) is asked for as an option, or named in a note.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -17,16 +18,22 @@ from runner.enrol.writing import CLUSTER, HOSTS, SETUP, scalar
 
 SLURM = "group_vars/all/slurm.yml"
 FORMAT = "%N|%G|%c|%m|%T|%l"
-DOWN = ("down", "drain", "fail", "maint", "unk")  # begin or are in the states of such nodes
+# States of nodes that jobs may get, as sinfo(1) writes them: also while they start (#), sleep (~)
+# or are planned for (-); not with any other mark, such as * for one that does not answer.
+UP = re.compile(
+    r"(?:idle|mix(?:ed)?|alloc(?:ated)?|comp(?:leting)?|planned|plnd|resv|reserved)[~#+-]*"
+)
+PART = re.compile(r"(?:.*[_.-])?\d+g\.\d+gb.*|shard|mps", re.IGNORECASE)  # of a GPU: MIG
 
 
 @dataclass(frozen=True)
 class PartitionNode:
-    """What Slurm says of a node of a partition."""
+    """What Slurm says of a node of a partition; its `gpus` are those of `gpu_type`."""
 
     name: str
     gpus: int
     gpu_type: str
+    other_types: tuple[str, ...]
     cpus: int
     memory_mib: int
     state: str
@@ -34,7 +41,7 @@ class PartitionNode:
     @property
     def is_up(self) -> bool:
         """Whether jobs may get it."""
-        return not any(word in self.state for word in DOWN)
+        return UP.fullmatch(self.state) is not None
 
 
 @dataclass(frozen=True)
@@ -65,17 +72,14 @@ def read(name: str, output: str) -> Partition:
         if len(fields) != len(FORMAT.split("|")):
             continue
         host, gres, cpus, memory, state, limit = fields
-        gpus = [
-            resource
-            for resource in re.sub(r"\(.*?\)", "", gres).split(",")
-            if resource[:4] == "gpu:"
-        ]
-        types = [resource.split(":")[1] for resource in gpus if resource.count(":") > 1]
+        gpus = _gpus(gres)
+        gpu_type, *others = gpus or [""]
         nodes.append(
             PartitionNode(
                 host,
-                sum(_number(resource.rpartition(":")[2]) for resource in gpus),
-                types[0] if types else "",
+                gpus.get(gpu_type, 0),
+                gpu_type,
+                tuple(filter(None, others)),
                 _number(cpus),
                 _number(memory),
                 state.lower(),
@@ -84,6 +88,21 @@ def read(name: str, output: str) -> Partition:
     if not nodes:
         raise UserError(f"Slurm has no nodes in a partition {name}; `sinfo -s` lists partitions")
     return Partition(name, tuple(nodes), limit)
+
+
+def _gpus(gres: str) -> dict[str, int]:
+    """Read how many GPUs of each type a node has, most first; parts of GPUs are behind whole ones.
+
+    `gpu:a100:4(S:0-1),gpu:1g.5gb:14` is 4 of a100, 14 of 1g.5gb; `gpu:8` has no type, `gpu` is 1.
+    """
+    counts: Counter[str] = Counter()
+    for resource in re.sub(r"\(.*?\)", "", gres).split(","):
+        kind, *words = resource.split(":")
+        if kind == "gpu":
+            has_count = bool(words) and re.fullmatch(r"\d+[KMGkmg]?", words[-1]) is not None
+            number = _number(words.pop()) if has_count else 1
+            counts[":".join(words)] += number
+    return dict(sorted(counts.items(), key=lambda item: (bool(PART.fullmatch(item[0])), -item[1])))
 
 
 def _number(text: str) -> int:
@@ -152,7 +171,8 @@ def notes(partition: Partition, devices: int) -> Sequence[str]:
             f"the number of GPUs differs from most nodes on {', '.join(odd)}; leave such nodes out"
             " with slurm_exclude or slurm_constraint"
         )
-    types = sorted({node.gpu_type for node in partition.nodes if node.gpu_type})
+    listed = ((node.gpu_type, *node.other_types) for node in partition.nodes)
+    types = list(filter(None, dict.fromkeys(itertools.chain.from_iterable(listed))))
     if len(types) > 1:
         lines.append(
             f"the partition has GPUs of several types ({', '.join(types)}); choose one:"

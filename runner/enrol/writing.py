@@ -124,8 +124,9 @@ def _cluster(facts: Mapping[str, Found], device: str, root: str, counts: Mapping
         if device == "cpu":
             lines.append("# For cpu: how many training processes per node at once.")
         lines.append(f"cluster_devices_per_node: {next(iter(counts.values()))}")
-    memory = [mib for machine_facts in facts.values() for mib in machine_facts.gpus]
-    if device == "cuda" and memory:
+    sizes = [mib for machine_facts in facts.values() for mib in machine_facts.gpus]
+    memory = [mib for mib in sizes if mib is not None]
+    if device == "cuda" and memory and len(memory) == len(sizes):
         lines += [
             "# Of the smallest device, as nvidia-smi says it, to warn of a cell that does not fit.",
             f"cluster_device_memory_mib: {min(memory)}",

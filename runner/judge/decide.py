@@ -24,6 +24,10 @@ _OF_THE_LIMIT = frozenset(
 # What an end by exit code 0 is where the logs say that something failed.
 _FAILED = {"no_steps": "did_not_run", "unfinished": "failed"}
 
+# A launcher that the kernel or a person killed; what the other ranks say follows from it.
+_BY_KILL = "was ended by signal 9"
+_WHO_KILLS = " (KILL: often the kernel, for the host's memory; `journalctl -k` there says so)"
+
 _ERROR = re.compile(r"^(?:\w+ error: |(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$))")
 _NOISE = re.compile(
     r"ChildFailedError|SignalException|^[EWI]\d{4} |^[=\-~^ ]*$|^\[trainbench:"
@@ -109,6 +113,10 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
             queued_s=ended.queued_s,
         )
     if verdict is not None and verdict.path is not None:
+        if verdict.status == "connection_lost" and _BY_KILL in ended.ending:
+            who = "" if "the kernel killed" in ended.ending else _WHO_KILLS
+            reason = printable(f"{ended.ending}{who}; the others then lost their connection to it")
+            return replace(ended, reason=reason, diagnosis="killed")
         return replace(
             ended,
             status=_FAILED.get(ended.status, ended.status),

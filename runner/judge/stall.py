@@ -49,7 +49,9 @@ def read_stacks(host: str, text: str) -> list[RankState]:
             continue
         frames = _frames(stack)
         reason_held = next((reason for reason in _HELD if label.endswith(reason)), "")
-        waited = any(wait in file for file, _, _ in frames[:_TELLING] for wait in _WAITS)
+        # A module that is imported runs its lines, and waits for nobody.
+        called = [file for file, _, name in frames[:_TELLING] if name != "<module>"]
+        waited = any(wait in file for file in called for wait in _WAITS)
         frame = "{}:{} in {}".format(*frames[0]) if frames else ""
         ranks.append(RankState(host, whole_number(rank[1]) or 0, reason_held, frame, waited))
     return ranks

@@ -89,6 +89,7 @@ class Steps:
             self.changes += 1
 
     def _close(self) -> Iterator[str]:
+        told = set(self.told)
         for host, ended in self.hosts.items():
             self.closed.append(
                 StepOnHost(
@@ -105,7 +106,8 @@ class Steps:
                 f"{self.step:<{STEP_WIDTH}}  {host:<{HOST_WIDTH}}  {ended.state:<{STATE_WIDTH}}"
                 f"  {took:>6}"
             )
-            new_lines = [line for line in ended.why.splitlines() if line not in self.told]
+            new_lines = [line for line in ended.why.splitlines() if line not in told]
+            told.update(new_lines)
             yield from (f"    {line}" for line in new_lines[:MOST_LINES])
             if len(new_lines) > MOST_LINES:
                 yield f"    and {len(new_lines) - MOST_LINES} more lines in Ansible's output"

@@ -8,13 +8,23 @@ from runner.base.errors import Faults, UserError
 from runner.base.text import counted
 from runner.plan.containers import check_image, image_of
 from runner.plan.fault_checks import check_faults
+from runner.plan.make import VISIBLE
 from runner.plan.profiling import check_profile
+from runner.systems.common.command_keys import NODE
 from runner.systems.common.launchers import SRUN
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
 from runner.terms.container_engines import ENGINES
 from runner.terms.record import DATA_PARALLEL
+
+# torch/distributed/elastic/agent/server/local_elastic_agent.py, and what `processes` gives alike.
+GIVEN = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT"),
+    }
+)
 
 
 def check_cells(cells: Iterable[Cell], cluster: Cluster, warmup_iters: int | None) -> None:
@@ -38,7 +48,7 @@ def check_cell(cell: Cell, cluster: Cluster, warmup_iters: int | None) -> None:
     """Run the checks that hold for every system, and the system's own; all faults are told."""
     Faults().run_all(
         lambda: _check_placement(cell, cluster),
-        lambda: _check_words(cell, cluster),
+        lambda: _check_env(cell, cluster),
         lambda: _check_starter(cell, cluster),
         lambda: _check_machines(cell, cluster),
         lambda: _check_sizes(cell),
@@ -63,9 +73,18 @@ def _check_placement(cell: Cell, cluster: Cluster) -> None:
         )
 
 
-def _check_words(cell: Cell, cluster: Cluster) -> None:
-    """Refuse variables in which a job would fill in what is meant as text."""
+def _check_env(cell: Cell, cluster: Cluster) -> None:
+    """Refuse variables against the launcher, and those in which a job would fill in text."""
+    variable = VISIBLE.get(cluster.device, "")
+    visible = {**cluster.env, **cell.env}.get(variable)
+    if visible is not None and len(visible.split(",")) < cell.devices_per_node:
+        raise UserError(
+            f"{variable} is {visible!r}, and the cell uses {cell.devices_per_node} devices of a"
+            " node; take it out of env (device_ids chooses devices), or lower devices_per_node"
+        )
     for name, value in cell.env.items():
+        if name in GIVEN and cell.parameters.get("launcher") != NODE:
+            raise UserError(f"env: {name} is what the launcher gives each process; take it out")
         if cluster.engine.in_jobs and (match := WORD.search(value)):
             raise UserError(
                 f"env: {name} has {match[0]}, which a job of {cluster.engine.title} fills in on its"
@@ -131,10 +150,11 @@ def _check_sizes(cell: Cell) -> None:
             f" devices_per_node {cell.devices_per_node}); change one"
         )
     for split in splits:
-        if split.within and sizes[split.within] % sizes[split.name]:
+        ranks = prod(sizes.get(name, 1) for name in split.within)
+        if split.within and ranks % sizes[split.name]:
             raise UserError(
-                f"{split.name} {sizes[split.name]} does not divide {split.within}"
-                f" {sizes[split.within]}, whose ranks it splits; change one"
+                f"{split.name} {sizes[split.name]} does not divide {' x '.join(split.within)}"
+                f" {ranks}, whose ranks it splits; change one"
             )
     model = system.architecture(cell)
     for divided in model.divided() if model else ():

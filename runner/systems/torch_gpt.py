@@ -183,7 +183,7 @@ SIZES = (
     *("kv_channels", "seq_length", "num_experts", "moe_router_topk", "moe_ffn_hidden_size"),
     "moe_shared_expert_intermediate_size",
 )
-PARALLEL = (*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL))
+PARALLEL = (*gpt.WITH_CONTEXT, Split("expert_parallel", within=(DATA_PARALLEL,)))
 FIRST_TRACED = 4  # the second step has a profiler of its own, the third is this one's warm-up
 DEFAULT_VOCAB_SIZE = 4096  # of the default corpus, for estimates; a log's own figure replaces it
 

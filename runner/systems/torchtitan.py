@@ -14,7 +14,7 @@ from runner.systems.common import expert_keys, gpt, launchers
 from runner.systems.common import torchtitan_options as options
 from runner.systems.common.checkpoint_keys import ASYNC, INTERVAL, KEEP, resumes, size_of
 from runner.systems.common.models import SDPA
-from runner.systems.common.system import Estimate, Profiling, Split, System, parallel_sizes
+from runner.systems.common.system import Estimate, Profiling, System, parallel_sizes
 from runner.systems.common.torchtitan_models import FLAVORS, MODELS, decoder
 from runner.systems.common.torchtitan_options import FULL, NONE, ROWWISE, SELECTIVE, TENSORWISE
 from runner.terms.cell import Cell, Parameter
@@ -114,10 +114,7 @@ PARAMETERS = (
     ASYNC,
     KEEP,
 )
-PARALLEL = (
-    *gpt.WITH_CONTEXT,
-    Split("expert_parallel", within=DATA_PARALLEL),
-)
+PARALLEL = (*gpt.WITH_CONTEXT, expert_keys.FOLDED)
 
 
 def resolve(values: dict[str, Any]) -> dict[str, Any]:

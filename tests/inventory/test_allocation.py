@@ -1,7 +1,9 @@
 """inventory/allocation: hosts of a DeepSpeed hostfile or of SLURM, also through Ansible."""
 
 import importlib.util
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,12 +148,30 @@ def test_bad_lines_are_refused_by_number(text: str, words: str) -> None:
         ({"SLURM_TASKS_PER_NODE": "1(x3)"}, [None, None, None]),
     ],
 )
-def test_devices_as_slurm_says_them(variables: dict[str, str], devices: list[int | None]) -> None:
+def test_devices_as_slurm_says_them(
+    variables: dict[str, str], devices: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "device", lambda: "cpu")
     env = {"SLURM_JOB_NODELIST": "n[1-3]", **variables}
     assert hosts.allocation(env) == list(zip(("n1", "n2", "n3"), devices, strict=True))
 
 
-def test_tasks_that_do_not_fit_the_hosts_are_refused() -> None:
+def test_a_task_is_no_gpu(tmp_path: Path) -> None:
+    """One torchrun a node is one task; what the inventory says decides, wherever it is a copy."""
+    variables = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NTASKS_PER_NODE": "1", "SLURM_NTASKS": "2"}
+    for device, found in (("cuda", {}), ("'cpu'", {"cluster_devices_per_node": 1})):
+        folder = tmp_path / device.strip("'")
+        shutil.copytree(INVENTORY, folder)
+        settings = folder / "group_vars" / "all" / "cluster.yml"
+        text = settings.read_text()
+        settings.write_text(text.replace("cluster_device: cuda", f"cluster_device: {device}"))
+        argv = [sys.executable, str(folder / "hosts.py"), "--list"]
+        printed = subprocess.check_output(argv, env={**os.environ, **variables}, text=True)
+        assert json.loads(printed)["_meta"]["hostvars"] == {"n1": found, "n2": found}
+
+
+def test_tasks_that_do_not_fit_the_hosts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "device", lambda: "cpu")
     env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "1(x2)"}
     with pytest.raises(hosts.BadAllocationError, match="3 hosts in SLURM_JOB_NODELIST; run inside"):
         hosts.allocation(env)

@@ -109,7 +109,7 @@ def test_shared_memory_is_refused_by_holder_and_leftovers_are_noted(
 
 @pytest.mark.nightly("nodes")
 def test_a_gpu_in_use_is_refused(
-    tmp_path: Path, real_nodes: RealNodes, stand_in_root: Path
+    tmp_path: Path, real_nodes: RealNodes, stand_in_root: Path, request: pytest.FixtureRequest
 ) -> None:
     group = real_nodes(1, variables={**at(stand_in_root), "cluster_device": "cuda"})
     node = group.nodes[0]
@@ -119,6 +119,7 @@ def test_a_gpu_in_use_is_refused(
     pid = of(node, ["sleep", "777"])[0]
     node.exec(["tee", smi], input=NVIDIA_SMI.format(pid=pid), check=True)
     node.exec(["chmod", "755", smi], check=True)
+    request.addfinalizer(lambda: node.exec(["rm", smi]))  # the node is others' afterwards
     busy = Bench(tmp_path, group.inventory, matrix("busy"))
     busy.run()
     assert busy.outcome("")["cause"] == "device_busy"

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def root() -> Iterator[Path]:
 
 
 def test_the_second_node_waits_and_ends_what_carries_the_runs_mark(
-    tmp_path: Path, real_nodes: RealNodes, root: Path
+    tmp_path: Path, real_nodes: RealNodes, root: Path, request: pytest.FixtureRequest
 ) -> None:
     variables = {"cluster_root": str(root), "cluster_device": "cuda", "cluster_devices_per_node": 2}
     group = real_nodes(2, variables=variables)
@@ -83,6 +84,7 @@ def test_the_second_node_waits_and_ends_what_carries_the_runs_mark(
         for program, text in (("/usr/bin/pdsh", ""), ("/usr/local/bin/nvidia-smi", NVIDIA_SMI)):
             node.exec(["tee", program], input=text, check=True)
             node.exec(["chmod", "755", program], check=True)
+            request.addfinalizer(partial(node.exec, ["rm", program]))  # others' node afterwards
     until = root / "until"
     cell: dict[str, Any] = {
         **{"system": "megatron_lm", "nodes": 2, "devices_per_node": 2, "launcher": "deepspeed"},

@@ -18,6 +18,7 @@ from node.kinds import Line, having
 from node.schema import UnfitError, Whole
 from plugins import node_action
 from plugins.node_action import NodeAction, one_line, read
+from runner.base.ssh_words import silence
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m"
 
@@ -143,3 +144,13 @@ def test_a_fact_is_kept_as_it_is_but_for_what_a_terminal_obeys() -> None:
     assert Line().check("Xeon(R) CPU     5650", "x") == "Xeon(R) CPU     5650"
     assert Line().check(f"a{ESCAPE}\nb", "x") == "a b"
     assert os.sep in Line().check("/usr", "x")
+
+
+def test_ssh_says_that_a_key_has_changed_in_one_line() -> None:
+    said = (
+        "@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n@\nHost key verification failed."
+    )
+    assert silence(one_line(RuntimeError(said))).startswith(
+        "Host key verification failed (another key is recorded here"
+    )
+    assert one_line(RuntimeError("a\nb\n")) == "b"

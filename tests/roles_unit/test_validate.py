@@ -180,17 +180,19 @@ def test_what_spoils_many_nodes_is_one_sentence_with_its_own_cure(
 ) -> None:
     node = {"lost": words, "faults": []}
     found = {f"n{n}": {**node, "address": f"10.0.0.{n}"} for n in (1, 2)}
-    (said,) = all_faults(found)
+    (said,), (again,) = all_faults(found).values()
+    assert said == again
     assert said.startswith(f"n1 (10.0.0.1), n2 (10.0.0.2) cannot be reached: {why}; ")
     assert cure in said
     assert said.endswith("--limit '!n1:!n2')")
 
 
-def test_a_fault_of_the_inventory_is_said_once_and_a_folder_on_one_node_is_enough() -> None:
+def test_a_fault_of_the_inventory_is_all_nodes_and_a_folder_on_one_node_is_enough() -> None:
     undescribed = {"own": "own is nowhere", "defualt": "defualt is nowhere"}
     one = {"faults": ["x is not set"], "address": "a", "undescribed": undescribed, "there": []}
     found = {"n1": one, "n2": {**one, "there": ["own"]}}
-    assert all_faults(found) == ["x is not set", "defualt is nowhere"]
+    said = ["x is not set", "defualt is nowhere"]
+    assert all_faults(found) == {"n1": said, "n2": said}
 
 
 NEEDED = check.Builds("apex for a's b", "11.3", 10)

@@ -1,4 +1,4 @@
-"""`FOUND | all_faults`: what is wrong with the inventory and its nodes, each sentence once."""
+"""`FOUND | all_faults`: what is wrong with the inventory and its nodes, by node."""
 
 from __future__ import annotations
 
@@ -9,23 +9,34 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from runner.base.ssh_words import out_of_reach
+from runner.base.ssh_words import out_of_reach, silence
 
 
-def all_faults(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the sentences; `results` is what validate_node returned, by node.
+def all_faults(results: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the sentences of each node that has any, from what validate_node returned, by node.
 
-    A dataset that nobody describes is not a fault where one of the nodes has its folder.
+    Nodes that cannot be reached for one reason share a sentence. A dataset that nobody describes
+    is not a fault where one of the nodes has its folder.
     """
     lost = {host: result["lost"] for host, result in results.items() if "lost" in result}
-    sentences = out_of_reach(lost, {host: result["address"] for host, result in results.items()})
+    addresses = {host: result["address"] for host, result in results.items()}
     there = {name for result in results.values() for name in result.get("there", ())}
-    for result in results.values():
-        sentences += result["faults"]
-        sentences += [
-            why for name, why in result.get("undescribed", {}).items() if name not in there
+    found = {}
+    for host, result in results.items():
+        undescribed = result.get("undescribed", {})
+        sentences = [
+            *(out_of_reach(_alike(lost, host), addresses) if host in lost else ()),
+            *result["faults"],
+            *(why for name, why in undescribed.items() if name not in there),
         ]
-    return list(dict.fromkeys(sentences))
+        if sentences:
+            found[host] = list(dict.fromkeys(sentences))
+    return found
+
+
+def _alike(lost: Mapping[str, str], host: str) -> dict[str, str]:
+    """Return the nodes that are lost for the same reason."""
+    return {name: why for name, why in lost.items() if silence(why) == silence(lost[host])}
 
 
 class FilterModule:

@@ -216,9 +216,13 @@ def down_nodes(output: str) -> dict[str, str]:
 
 
 def leaf_switches(output: str) -> list[str]:
-    """Read the node list of each leaf switch in what `scontrol -o show topology` prints."""
+    """Read the node list of each leaf switch in what `scontrol -o show topology` prints.
+
+    In topology/block a block is one: the nodes of an NVLink domain. Blocks of blocks are none.
+    """
     nodes = re.compile(r"\bNodes=(\S+)")
-    leaves = (line for line in output.splitlines() if " Level=0 " in line)
+    leaf = re.compile(r"^\s*BlockName=| Level=0(?: |$)")
+    leaves = (line for line in output.splitlines() if leaf.search(line))
     return [match[1] for line in leaves if (match := nodes.search(line))]
 
 

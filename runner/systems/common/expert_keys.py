@@ -5,12 +5,17 @@ from typing import Any
 
 from runner.base.errors import UserError
 from runner.figures.flops import Decoder
+from runner.systems.common.system import Split
 from runner.terms.cell import Parameter
+from runner.terms.record import DATA_PARALLEL
 
 LEARNED, BALANCED = "learned", "balanced"
 EXPERT_PARALLEL = Parameter(
     "expert_parallel", int, 1, "data parallel devices that share out the experts", minimum=1
 )
+# Expert ranks are laid anew over those of data, context and tensor parallelism: torchtitan 0.2.2,
+# distributed/parallel_dims.py:138; Megatron core, parallel_state.py (expert_data_parallel_size).
+FOLDED = Split("expert_parallel", (DATA_PARALLEL, "context_parallel", "tensor_parallel"))
 ROUTING = Parameter(
     "routing",
     str,
@@ -65,7 +70,7 @@ BALANCE = (
 )
 
 
-def check(values: Mapping[str, Any], model: Decoder, data_parallel: int) -> None:
+def check(values: Mapping[str, Any], model: Decoder) -> None:
     """Refuse what does not divide, keys of experts without any, and keys that contradict."""
     split = values["expert_parallel"]
     if not model.num_experts:
@@ -78,9 +83,10 @@ def check(values: Mapping[str, Any], model: Decoder, data_parallel: int) -> None
             f"moe_router_topk {model.moe_router_topk} is more than num_experts"
             f" {model.num_experts}; lower it"
         )
-    for name, size in (("num_experts", model.num_experts), ("data_parallel", data_parallel)):
-        if size % split:
-            raise UserError(f"expert_parallel {split} does not divide {name} {size}; change one")
+    if model.num_experts % split:
+        raise UserError(
+            f"expert_parallel {split} does not divide num_experts {model.num_experts}; change one"
+        )
     if values["routing"] == BALANCED and values.get("moe_router_bias_update_rate"):
         raise UserError(
             "routing balanced asks no router, and moe_router_bias_update_rate moves its bias;"

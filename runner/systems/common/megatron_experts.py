@@ -9,7 +9,7 @@ from typing import Any
 from runner.base.errors import UserError
 from runner.systems.common import expert_keys, gpt
 from runner.systems.common.expert_keys import BALANCED
-from runner.systems.common.system import Split, parallel_sizes
+from runner.systems.common.system import parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.record import DATA_PARALLEL
 
@@ -50,7 +50,7 @@ OF_EXPERTS = (
     ("--expert-tensor-parallel-size", "expert_tensor_parallel"),
     ("--moe-grouped-gemm", "moe_grouped_gemm"),
 )
-PARALLEL = (*gpt.WITH_CONTEXT, Split("expert_parallel", within=DATA_PARALLEL))
+PARALLEL = (*gpt.WITH_CONTEXT, expert_keys.FOLDED)
 
 
 def resolve(values: dict[str, Any], *, local: bool) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def check(cell: Cell, *, local: bool) -> None:
     """Refuse what Megatron would refuse once it has started, or in its first pass."""
     values = cell.parameters
     model, sizes = gpt.shape(values), parallel_sizes(cell, gpt.WITH_CONTEXT)
-    expert_keys.check(values, model, sizes[DATA_PARALLEL])
+    expert_keys.check(values, model)
     tensor, width = values["tensor_parallel"], values["expert_tensor_parallel"]
     if not model.num_experts:
         if width or values["moe_grouped_gemm"]:
@@ -81,11 +81,12 @@ def check(cell: Cell, *, local: bool) -> None:
             f" {model.moe_ffn_hidden_size}; change one"
         )
     split = (width or tensor) * values["expert_parallel"]
-    if sizes[DATA_PARALLEL] * tensor % split:
+    spread = sizes[DATA_PARALLEL] * values["context_parallel"] * tensor
+    if spread % split:
         raise UserError(
             f"expert_parallel {values['expert_parallel']} x expert_tensor_parallel"
-            f" {width or tensor} does not divide data_parallel x tensor_parallel"
-            f" {sizes[DATA_PARALLEL] * tensor}; change one"
+            f" {width or tensor} does not divide data_parallel x context_parallel x"
+            f" tensor_parallel {spread}; change one"
         )
     if tensor > 1 and not values["sequence_parallel"]:
         raise UserError(

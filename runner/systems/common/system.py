@@ -27,12 +27,12 @@ class Split:
     """A way in which a trainer spreads one model over devices, such as tensor_parallel.
 
     `name` is the parameter that says over how many, and ends with `_parallel`; without one it is 1.
-    `within`: it splits the ranks of that other size, such as expert_parallel those of
+    `within`: it splits the ranks of these other sizes together, such as expert_parallel those of
     data_parallel, and takes no devices of its own.
     """
 
     name: str
-    within: str = ""
+    within: tuple[str, ...] = ()
 
 
 def parallel_sizes(cell: Cell, splits: Iterable[Split]) -> dict[str, int]:

@@ -104,7 +104,7 @@ def _check_experts(cell: Cell, cluster: Cluster, model: Decoder, *, llama: bool)
         raise UserError(
             f"num_experts is for a Llama, and {values['model']} is a GPT-2; leave it out"
         )
-    expert_keys.check(values, model, parallel_sizes(cell, gpt.WITH_CONTEXT)[DATA_PARALLEL])
+    expert_keys.check(values, model)
     if not model.num_experts:
         return
     grouped = values["moe_grouped_gemm"]

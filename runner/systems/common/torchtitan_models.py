@@ -142,8 +142,7 @@ MODELS: Mapping[str, Model] = {
                 _deepseek_size(61, 7168, 128, 18432, 129280, 1536),
                 **{"experts": 256, "topk": 8, "ffn": 2048, "shared": 1, "dense": 3},
             ),
-        },
-        contexts=False,
+        }
     ),
 }
 FLAVORS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.flavors))

@@ -96,6 +96,11 @@ def test_machines_that_differ() -> None:
     made = files(TWO, {**both, "gpu02": one}, WAY, ANY)
     assert "cluster_device_memory_mib: 40960" in made[CLUSTER]
     assert made[HOSTS].count("ansible_python_interpreter") == 2
+    for word in ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]"):  # unified memory, a driver
+        unified = read_answer("gpu02", ANSWER.replace("gpu=81559\n", f"gpu={word}\n", 1))
+        said = files(TWO, {**both, "gpu02": unified}, WAY, ANY)[CLUSTER]
+        assert "cluster_device: cuda" in said
+        assert "cluster_device_memory_mib" not in said
     other = read_answer("gpu02", ANSWER.replace("ens3", "eth0"))
     env = yaml.safe_load(files(TWO, {**both, "gpu02": other}, WAY, ANY)[CLUSTER])["cluster_env"]
     assert env == {"NCCL_SOCKET_IFNAME": "=ens3,eth0"}

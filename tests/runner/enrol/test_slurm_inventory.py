@@ -53,6 +53,37 @@ def test_what_needs_a_hand_is_noted() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("gres", "gpus", "types"),
+    [
+        ("gpu:a100:4(S:0-3),gpu:1g.5gb:14(S:0)", 4, ("a100", "1g.5gb")),
+        ("gpu:nvidia_a100_3g.20gb:2,gpu:1g.5gb:7", 7, ("1g.5gb", "nvidia_a100_3g.20gb")),
+        ("gpu:v100:2,gpu:h100:4", 4, ("h100", "v100")),
+        ("gpu:8(S:0-1),shard:gpu:16", 8, ("",)),
+        ("gpu", 1, ("",)),
+        ("(null)", 0, ("",)),
+    ],
+)
+def test_whole_gpus_of_one_type_are_a_nodes_devices(
+    gres: str, gpus: int, types: tuple[str, ...]
+) -> None:
+    (node,) = read("gpu", f"n|{gres}|64|1000|idle|1-00:00:00\n").nodes
+    assert (node.gpus, (node.gpu_type, *node.other_types)) == (gpus, types)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_up"),
+    [
+        *((word, True) for word in ("idle", "idle~", "mixed-", "allocated+", "planned")),
+        *((word, False) for word in ("inval", "blocked", "reboot^", "idle@", "future", "idle*")),
+        *((word, False) for word in ("no_respond", "drained", "maint", "unknown", "perfctrs")),
+    ],
+)
+def test_states_in_which_jobs_may_get_a_node(state: str, is_up: bool) -> None:
+    (node,) = read("gpu", f"n|gpu:8|64|1000|{state}|1-00:00:00\n").nodes
+    assert node.is_up == is_up
+
+
 def test_processors_ask_for_no_gpu(tmp_path: Path) -> None:
     texts = files(read("cpu", "c1|(null)|8|16000|idle|infinite\n"), "/shared/tb", "cpu", "", 1)
     cluster = load_inventory(written(tmp_path / "mine", texts))

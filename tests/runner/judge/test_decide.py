@@ -272,6 +272,18 @@ def test_a_time_limit_is_explained_by_what_came_before_it_not_by_what_it_did() -
     assert with_verdict(ended("time_limit"), VERDICT, "").diagnosis == "out_of_memory"
 
 
+@pytest.mark.parametrize("oom_kills", [0, 1])
+def test_who_lost_a_killed_peer_is_no_cause(oom_kills: int) -> None:
+    """SIGKILL of one rank, and what another says of its socket: one story, the signal first."""
+    killed = {"ended_by": "exit", "rc": None, "signal": 9, "oom_kills": oom_kills}
+    lost = replace(VERDICT, status="connection_lost", sentence="a peer closed the connection")
+    end = with_verdict(ended(done={"a": WELL, "b": killed}, reached=4), lost, "")
+    assert end.diagnosis == "killed"
+    assert end.reason.startswith("b: the launcher was ended by signal 9")
+    assert ("journalctl" in end.reason) == (not oom_kills)
+    assert end.reason.endswith("; the others then lost their connection to it")
+
+
 def test_every_end_is_one_of_the_documented_words() -> None:
     for cause, reached, train_iters in itertools.product(["", *CAUSES], (0, 2, 5), (5, None)):
         assert ended(cause, reached, train_iters=train_iters).status in ENDED

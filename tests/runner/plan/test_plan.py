@@ -256,6 +256,17 @@ def test_a_dry_run_names_the_seeds_and_shows_the_first() -> None:
             ["Slurm assigns the devices", "set devices_per_node: 1"],
         ),
         ({"partition": "gpu"}, small_cluster(), ["partition is a word for a scheduler", "is ssh"]),
+        ({"env": {"WORLD_SIZE": "4"}}, small_cluster(), ["WORLD_SIZE is what the launcher gives"]),
+        (
+            {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "devices_per_node": 2},
+            small_cluster(device="cuda"),
+            ["CUDA_VISIBLE_DEVICES is '0', and the cell uses 2 devices", "device_ids chooses"],
+        ),
+        (
+            {"env": {"NOTE": "{node_addr_7}"}},
+            slurm_cluster(),
+            ["NOTE has {node_addr_7}, which a job of Slurm fills in"],
+        ),
     ],
 )
 def test_a_cell_that_cannot_run_is_refused_by_name(

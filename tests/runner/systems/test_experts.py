@@ -7,6 +7,7 @@ import pytest
 from runner.base.errors import UserError
 from runner.base.paths import PROJECT
 from runner.matrix.file import load_matrix
+from runner.plan.checks import check_cell
 from runner.systems import megatron_core, torch_gpt
 from runner.systems.common import gpt
 from runner.systems.common.estimates import expert_parameters
@@ -24,6 +25,9 @@ CORE: dict[str, Any] = {
     **{"mock_data": True, "global_batch_size": 64},
 }
 TE: dict[str, Any] = {**CORE, "transformer_impl": "transformer_engine"}
+FOLDED: dict[str, Any] = {
+    **{**TE, "sequence_parallel": True, "expert_parallel": 8, "expert_tensor_parallel": 1},
+}
 
 
 def check(cell: dict[str, Any]) -> None:
@@ -35,7 +39,6 @@ def check(cell: dict[str, Any]) -> None:
     ("cell", "words"),
     [
         ({**OURS, "expert_parallel": 3}, "expert_parallel 3 does not divide num_experts 8"),
-        ({**OURS, "expert_parallel": 8, "tensor_parallel": 2}, "8 does not divide data_parallel 4"),
         ({**OURS, "moe_router_topk": 9}, "moe_router_topk 9 is more than num_experts 8"),
         ({**OURS, "engine": "deepspeed", "pin": "deepspeed-0.19"}, "do not go with engine deepsp"),
         ({**OURS, "precision": "fp8"}, "do not go with precision fp8; take bf16"),
@@ -134,3 +137,25 @@ def test_one_name_is_one_shape_in_all_three(model: str, flavor: str, named: str)
     if named in megatron_core.MEGATRONS:
         (found,) = small_matrix(defaults={"system": "megatron_core", "model": named}).cells
         assert gpt.shape(found.parameters) == titan
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {**TITAN, "tensor_parallel": 2, "expert_parallel": 8},
+        {**TITAN, "tensor_parallel": 4, "context_parallel": 2, "expert_parallel": 8},
+        {**FOLDED, "tensor_parallel": 2},
+        {**FOLDED, "context_parallel": 2, "sequence_parallel": False},
+    ],
+)
+def test_expert_ranks_are_those_of_data_context_and_tensor(cell: dict[str, Any]) -> None:
+    """pytorch/torchtitan#1555; Megatron core's parallel folding."""
+    (made,) = small_matrix(defaults=cell).cells
+    check_cell(made, small_cluster(1, 8, device="cuda"), None)
+
+
+def test_our_own_trainers_experts_are_over_data_parallel_ranks_alone() -> None:
+    cell = {**OURS, "expert_parallel": 8, "tensor_parallel": 2, "global_batch_size": 64}
+    (made,) = small_matrix(defaults=cell).cells
+    with pytest.raises(UserError, match="expert_parallel 8 does not divide data_parallel 4, whose"):
+        check_cell(made, small_cluster(1, 8, device="cuda"), None)

@@ -82,6 +82,17 @@ def test_nodes_that_are_down_are_read_with_their_reasons() -> None:
     }
 
 
+def test_leaves_are_switches_of_a_tree_and_blocks() -> None:
+    tree = "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=top Level=1 Nodes=n[1-4]\n"
+    blocks = (
+        "BlockName=rack1 BlockIndex=0 Nodes=gb[001-018] BlockSize=18\n"
+        "BlockName=rack2 BlockIndex=1 Nodes=gb[019-036] BlockSize=18\n"
+        "AggregatedBlock=rack1,rack2 BlockIndex=2 Nodes=gb[001-036] BlockSize=36\n"
+    )
+    assert answers.leaf_switches(tree) == ["n[1-2]"]
+    assert answers.leaf_switches(blocks) == ["gb[001-018]", "gb[019-036]"]
+
+
 def test_a_complaint_is_one_sentence() -> None:
     assert answers.sentence(said.NO_PARTITION) == (
         "invalid partition specified: nope; allocation failure: Invalid partition name specified"
