@@ -34,7 +34,6 @@ SUITES = {
     "slurm": "the whole flow on real Slurm",
     "slurm-faults": "every fault of docs/reliability.md on Slurm",
     "acceptance": "planted faults for accept to find, clean nodes, simulated clusters",
-    "tuning-nodes": "tune beside every combination",
     "slowdowns": "slow commits for bisect to find, equal ones for ci to pass",
     "properties": "properties and hostile texts, of which a tenth runs by day",
     "fuzz": "100,000 damaged and hostile inputs",

@@ -73,16 +73,6 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
 
 
 @pytest.mark.nightly("nodes")
-def test_a_folder_that_is_not_shared_is_named(tmp_path: Path, real_nodes: RealNodes) -> None:
-    given = variables(real_nodes(2).cluster.shared / tmp_path.name)
-    given |= {"cluster_checkpoints": "/var/tmp/apart"}  # on the nodes
-    group = real_nodes(2, variables=given)
-    done = Bench(tmp_path, group.inventory, matrix({"faults": "none"})).run(timeout=400)
-    assert done.returncode == 1
-    assert "cluster_checkpoints" in done.stdout + done.stderr
-
-
-@pytest.mark.nightly("nodes")
 def test_torch_goes_on_with_fewer_nodes(tmp_path: Path, real_nodes: RealNodes) -> None:
     shared = real_nodes(3).cluster.shared / tmp_path.name
     given = {

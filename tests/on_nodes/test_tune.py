@@ -1,7 +1,6 @@
 """tune on real nodes: killed in the middle of a search, the same command goes on.
 
-The trainer is the stand-in (tests/stand_in.py). test_tuning_race.py holds a
-search with torch_gpt against every combination; it takes long.
+The trainer is the stand-in (tests/stand_in.py).
 """
 
 import json

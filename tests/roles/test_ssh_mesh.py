@@ -65,15 +65,6 @@ def ssh(node: Node, *words: str) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-@pytest.mark.nightly("setup")
-def test_check_mode_on_bare_nodes_changes_nothing(group: Group) -> None:
-    checked = mesh(group, "--check", "--diff")
-    assert checked.rc == 0, checked.out
-    assert all(checked.changed().values()), checked.out
-    for node in group.nodes:
-        assert node.exec(["ls", "-A", HOME]).stdout == ""
-
-
 def test_every_node_reaches_every_node_and_setup_repairs_what_breaks(group: Group) -> None:
     first, second = group.nodes
     stranger = group.cluster.nodes[2]

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -144,15 +143,3 @@ def test_a_silent_node_is_named_and_the_others_are_compared(tmp_path: Path, grou
     assert list(found["unreachable"]) == ["node3"]
     assert list(found["environment"]) == ["node1", "node2"]
     assert "2 of 3 nodes compared, 2 roles asked: node3 not asked" in found["text"]
-
-
-@pytest.mark.nightly("setup")
-@pytest.mark.skipif(shutil.which("tc") is None, reason="tc (iproute2) is not installed")
-def test_a_slow_link_is_named(tmp_path: Path, group: Group) -> None:
-    limit = ["rate", "200mbit", "burst", "64kb", "latency", "50ms"]
-    tc = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *limit]
-    group.nodes[2].exec(tc, check=True)
-    rc, found = asked(tmp_path, group.inventory, "--only", "network")
-    assert rc == 1
-    assert [one["nodes"] for one in found["measured"]["slow"]] == [["node3"]]
-    assert "2 of its 2 pairs" in found["measured"]["slow"][0]["words"]
