@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from runner.__main__ import main
 from runner.base.paths import PROJECT
 
 
@@ -29,18 +28,3 @@ def test_words_and_files_are_offered(typed: str, offered: list[str], tmp_path: P
     argv = [sys.executable, "-c", "from runner.__main__ import command; command()"]
     subprocess.run(argv, cwd=PROJECT, env={**os.environ, **asked}, check=True, timeout=60)
     assert sorted(answer.read_text().split("\n")) == sorted(offered)
-
-
-@pytest.mark.parametrize(
-    ("shell", "line"),
-    [
-        ("bash", "complete -o nospace -o default -o bashdefault -F"),
-        ("zsh", "compdef"),
-        ("fish", "complete --command trainbench"),
-    ],
-)
-def test_each_shell_has_its_lines(
-    shell: str, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["completion", shell]) == 0
-    assert line in capsys.readouterr().out

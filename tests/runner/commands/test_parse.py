@@ -133,18 +133,6 @@ def test_one_run_may_be_a_row_too(log: Path, capsys: pytest.CaptureFixture[str])
     assert f"{log}, {log}" in capsys.readouterr().out.replace("\\", "")
 
 
-def test_what_is_no_log_gets_no_table_of_dashes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text("defaults: {system: torch_gpt, nodes: 2}\n")
-    assert main(["parse", str(matrix)]) == 0
-    printed = capsys.readouterr().out
-    assert "status" in printed
-    assert "–" not in printed
-    assert "no step was logged" in printed
-
-
 def test_a_family_that_is_named_is_the_only_one_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(megatron(1, rate=1.1) + "\n" + libai(99, time=1.0, rate=4.0) + "\n")
@@ -223,6 +211,10 @@ def test_a_log_without_a_step_says_so_and_has_no_numbers(
     result = json.loads(capsys.readouterr().out)
     assert (result["status"], result["logged_lines"]) == ("no_step", 0)
     assert all(result[key] is None for key in KEYS[7:])
+    assert main(["parse", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "no step was logged" in printed
+    assert "–" not in printed  # no table of dashes
 
 
 @pytest.mark.parametrize(
