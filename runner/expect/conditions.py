@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from runner.expect.references import Reference
-from runner.figures.devices import find_device
+from runner.figures.devices import DEVICES, find_device
 from runner.terms.record import MIXED_FP8
 
 # Ratios of parameters. Up to 1.05 one model has several names (GPT-2 medium: 345M and 355M), up to
@@ -19,6 +19,7 @@ ONE_MODEL, SAME_SIZE, SAME_NAME = 1.05, 1.1, 1.25
 MOST_STEPS = 6.0  # doublings that count when the nearest figure is looked for
 UNKNOWN_HERE = "not known"
 UNKNOWN_THERE = "not stated"
+RECOMPUTATION = "recomputation"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Subject:
 
     `device` is what nvidia-smi or npu-smi prints, or a name of runner/figures/devices.py;
     `parameters_b` are in billions, `active_parameters_b` those that a token uses, None where it is
-    all of them. "" and None: not known.
+    all of them. `recomputation` is none, selective or full, `model_parallel` as Reference has it.
+    "" and None: not known.
     """
 
     tokens_per_s_per_device: float
@@ -41,6 +43,8 @@ class Subject:
     global_batch_size: int | None = None
     tokens_per_sample: int | None = None
     trainer: str = ""
+    recomputation: str = ""
+    model_parallel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,22 @@ def _precision(subject: Subject, reference: Reference) -> _Differences:
     )
 
 
+def _recomputation(subject: Subject, reference: Reference) -> _Differences:
+    here, there = subject.recomputation, reference.recomputation
+    if here != there and (here or there):
+        weight = 1.0 if here and there else 0.5
+        names = here or UNKNOWN_HERE, there or UNKNOWN_THERE
+        yield ConditionDifference(RECOMPUTATION, *names, weight)
+
+
+def _split(subject: Subject, reference: Reference) -> _Differences:
+    here, there = subject.model_parallel, reference.model_parallel
+    if here is None and there:
+        yield ConditionDifference("model parallelism", UNKNOWN_HERE, there, 0.5)
+    elif here is not None and here != there:
+        yield ConditionDifference("model parallelism", here or "none", there or "none", 1)
+
+
 def _count(
     quantity: str, name: str, weight: float
 ) -> Callable[[Subject, Reference], Iterator[ConditionDifference]]:
@@ -203,4 +223,28 @@ _CONDITIONS: tuple[Callable[[Subject, Reference], _Differences], ...] = (
     _count("devices", "devices", 2),
     _count("global batch", "global_batch_size", 1),
     _count("micro batch", "micro_batch_size", 1),
+    _recomputation,
+    _split,
 )
+
+
+def why_impossible(subject: Subject) -> str:
+    """Say that no device can be so fast, by 6 FLOPs a weight and token; empty where it may be."""
+    kind = device_kind(subject.device).replace("-", " ")
+    names = {device.name.replace("-", " "): device for device in DEVICES}
+    peaks = [
+        device.peak.get(subject.precision) or max(device.peak.values())
+        for name, device in names.items()
+        if name == kind or name.startswith(f"{kind} ")
+    ]
+    size = _parameters(subject)
+    if size is None or not peaks or "fp4" in subject.precision:
+        return ""
+    needed = 6e-3 * size[1] * subject.tokens_per_s_per_device
+    if needed <= max(peaks):
+        return ""
+    return (
+        f"impossible: it needs {needed:,.0f} TFLOP/s of each device, and the peak of {kind} is"
+        f" {max(peaks):,.0f}; give tokens/s of one device, not of all, and of a mixture of experts"
+        " the size that a token uses"
+    )

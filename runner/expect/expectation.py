@@ -6,6 +6,7 @@ from statistics import median
 
 from runner.base.text import counted, listing
 from runner.expect.conditions import (
+    RECOMPUTATION,
     UNKNOWN_THERE,
     ConditionDifference,
     Subject,
@@ -16,8 +17,8 @@ from runner.expect.references import Reference
 
 _UNIT = "tokens/s per device"
 FEW = 3  # figures from which on their range says what is usual
-# A source that does not say its micro batch, where all else is the same, is not another condition.
-_MAY_BE_UNKNOWN = ("micro batch",)
+# A source that does not say one of these, where all else is the same, is not another condition.
+_MAY_BE_UNKNOWN = ("micro batch", RECOMPUTATION)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,10 @@ def expect(subject: Subject, references: Iterable[Reference]) -> Expectation | N
         return None
     best = min(
         differences_by_text,
-        key=lambda texts: sum(difference.weight for difference in differences_by_text[texts]),
+        key=lambda texts: (
+            sum(difference.weight for difference in differences_by_text[texts]),
+            -len(alike[texts]),
+        ),
     )
     return Expectation(subject, tuple(alike[best]), differences_by_text[best])
 

@@ -10,6 +10,7 @@ sources whose rules forbid to copy a figure, or that publish none.
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from fnmatch import fnmatch
@@ -36,6 +37,23 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
 _WHAT = "a file of reference speeds"
 
 
+# What the words of `conditions` say of recomputation, and of how the model is split.
+_RECOMPUTED = (
+    ("full", re.compile(r"all layers recomputed|full (?:activation )?checkp|checkpointing on")),
+    ("selective", re.compile(r"selective")),
+    ("none", re.compile(r"nothing recomputed|checkpointing off|no activation checkp")),
+)
+_SPLIT = re.compile(r"\b(TP|PP|CP|EP) (\d{1,5})\b")
+_NAMED_SPLIT = re.compile(r"\b(tensor|pipeline|context|expert) parallel (\d{1,5})\b")
+_PRODUCT = re.compile(r"data x tensor x pipeline parallel \d+x(\d{1,5})x(\d{1,5})")
+
+
+def split_text(sizes: Mapping[str, int]) -> str:
+    """Write sizes of 2 and more, by TP, PP, CP and EP: `TP 2, PP 4`."""
+    order = ("TP", "PP", "CP", "EP")
+    return ", ".join(f"{name} {sizes[name]}" for name in order if sizes.get(name, 1) > 1)
+
+
 @dataclass(frozen=True)
 class Reference:
     """One figure as COLUMNS has it; None and "" where the source does not say it."""
@@ -60,6 +78,26 @@ class Reference:
     version: str = ""
     conditions: str = ""
     licence: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this project measured it: nobody else's word for what is normal."""
+        return self.licence == "this project"
+
+    @property
+    def recomputation(self) -> str:
+        """What is recomputed in backward, as far as `conditions` say: none, selective, full."""
+        return next((word for word, said in _RECOMPUTED if said.search(self.conditions)), "")
+
+    @property
+    def model_parallel(self) -> str:
+        """How the model is split, as `TP 2, PP 4`; empty where it is not."""
+        sizes = dict(_SPLIT.findall(self.conditions))
+        if named := _NAMED_SPLIT.findall(self.conditions):
+            sizes |= {name[0].upper() + "P": size for name, size in named}
+        if product := _PRODUCT.search(self.conditions):
+            sizes |= {"TP": product[1], "PP": product[2]}
+        return split_text({name: int(size) for name, size in sizes.items()})
 
     @property
     def tokens_per_s_per_device(self) -> float:

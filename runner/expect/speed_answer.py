@@ -6,11 +6,11 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.escapes import json_text
-from runner.expect.conditions import Subject
+from runner.expect.conditions import Subject, why_impossible
 from runner.expect.expectation import Expectation, expect, rate_text, source_lines
 from runner.expect.references import Reference
 
-PUBLISHED, OWN = "published", "your campaigns"
+PUBLISHED, OURS, OWN = "published by others", "measured by this project", "your campaigns"
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,15 @@ def answer(
     published: Sequence[Reference],
     own_speeds: Sequence[Reference],
 ) -> SpeedAnswer:
-    """Answer for one speed; without a device nothing is compared."""
+    """Answer for one speed; without a device, or above its peak, nothing is compared."""
+    missing = missing or (why_impossible(subject) if subject is not None else "")
     if subject is None or missing:
         return SpeedAnswer(name, subject, missing)
+    others = [reference for reference in published if not reference.is_ours]
+    ours = [reference for reference in published if reference.is_ours]
     expectations = tuple(
         (kind, expectation)
-        for kind, references in ((PUBLISHED, published), (OWN, own_speeds))
+        for kind, references in ((PUBLISHED, others), (OURS, ours), (OWN, own_speeds))
         if (expectation := expect(subject, references)) is not None
     )
     return SpeedAnswer(name, subject, "", expectations)

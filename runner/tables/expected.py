@@ -1,15 +1,22 @@
 """A row as a speed to be judged, and as a reference for others. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from runner.expect.conditions import Subject, device_kind, precision_of
 from runner.expect.expectation import expect
-from runner.expect.references import Reference, shipped
+from runner.expect.references import Reference, shipped, split_text
 from runner.figures.flops import Decoder
 from runner.tables.row import Row
 
 BILLION = 1e9
+_SIZES = {
+    "TP": "tensor_parallel",
+    "PP": "pipeline_parallel",
+    "CP": "context_parallel",
+    "EP": "expert_parallel",
+}
 
 
 def subject_of(row: Row) -> Subject | None:
@@ -30,7 +37,18 @@ def subject_of(row: Row) -> Subject | None:
         global_batch_size=record.global_batch_size,
         tokens_per_sample=record.sample_length,
         trainer=record.system,
+        recomputation=_recomputation(record.parameters),
+        model_parallel=split_text(
+            {word: int(row.value(name) or 1) for word, name in _SIZES.items()}
+        ),
     )
+
+
+def _recomputation(parameters: Mapping[str, Any]) -> str:
+    asked = parameters.get("activation_checkpointing")
+    if isinstance(asked, bool):
+        return "full" if asked else "none"
+    return asked if asked in ("none", "selective", "full") else ""
 
 
 def why_no_subject(row: Row) -> str:
@@ -75,13 +93,14 @@ def with_expectations(
 ) -> list[Row]:
     """Set beside each row what others reached, where that can be compared.
 
-    `references` None are those that come with the product.
+    `references` None are those that come with the product; what this project measured is none.
     """
     rows = []
     for row in table:
         subject = subject_of(row)
         if subject is not None:
-            expectation = expect(subject, shipped() if references is None else references)
+            known = shipped() if references is None else references
+            expectation = expect(subject, [each for each in known if not each.is_ours])
             row = replace(
                 row, expectation=expectation if expectation and expectation.comparable else None
             )
