@@ -40,7 +40,7 @@ def test_a_number_is_compared_under_its_conditions(capsys: pytest.CaptureFixture
     assert "published by others: not compared" in others
     assert "docs/results" not in others
     assert ours.startswith("90 % of the nearest, 8,852 tokens/s per device (torchtitan 0.2.2;")
-    assert "but recomputation not known here, selective there" in ours  # one kind of figures, no mix
+    assert "but recomputation not known here, selective there" in ours  # of one kind
 
 
 def test_a_number_above_the_devices_peak_is_not_compared(
@@ -64,7 +64,8 @@ def test_a_log_without_a_device_is_not_compared(
     code, said = expect(capsys, log)
     assert code == 3
     assert "add --devices and --tokens-per-sample" in said
-    of = ["--devices", 8, "--tokens-per-sample", 2048, "--model-size", "1.3B", "--precision", "bf16"]
+    of = ["--devices", 8, "--tokens-per-sample", 2048, "--model-size", "1.3B"]
+    of += ["--precision", "bf16"]
     code, said = expect(capsys, log, *of, "--device", "NVIDIA A100-SXM4-80GB")
     assert code == 0
     assert "but device" in said or "of the nearest" in said
