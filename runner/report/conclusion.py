@@ -17,7 +17,6 @@ from runner.report.groups import axes_of
 from runner.tables.formatting import axis_text, number_text
 from runner.tables.row import BaselineComparison, Row
 
-MOST = 4  # comparisons in a sentence each; more are summed up in one
 MOST_MODELS = 2  # of which a page names the fastest cell
 MOST_VALUES = 8  # of an axis, in the line on what was compared
 # The framework's own is the better one; RSS has noise, and is not among them.
@@ -74,12 +73,10 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         if row.finished and row.comparison and row.comparison.differences
         if not (row.comparison.base and row.comparison.base.faulted)
     ]
-    if len(compared) > MOST:
+    if len(compared) > 1:
         sentences = [_summed_up([comparison for _, comparison in compared])]
     else:
-        names = _varying([row for row, _ in compared])
-        several = len({row.record.campaign for row in table}) > 1
-        sentences = [_sentence(row, comparison, names, several) for row, comparison in compared]
+        sentences = [_sentence(row, comparison) for row, comparison in compared]
     return [
         *sentences,
         *_fastest(unbroken, table, fewest=3 if sentences else 2),
@@ -94,14 +91,10 @@ def _varying(table: Sequence[Row]) -> list[str]:
     return [name for name in names if len({cell_axes.get(name) for cell_axes in axes}) > 1]
 
 
-def _sentence(row: Row, comparison: BaselineComparison, names: Sequence[str], several: bool) -> str:
+def _sentence(row: Row, comparison: BaselineComparison) -> str:
     axis = comparison.axis
-    settings = {name: axis_text(row, name) for name in names if name != axis}
-    beside = ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
     text = f"{axis} {axis_text(row, axis) or '–'} is {_speed(comparison)}"
     text += f" than {axis} {comparison.value}" if _is_significant(comparison) else ""
-    text += f" with {beside}" if beside else ""
-    text += f" in {printable(row.record.campaign)}" if several else ""
     text += _memory(comparison)
     if comparison.parity and comparison.parity.same is False:
         text += f"; its loss is another one from iteration {comparison.parity.at} on"
