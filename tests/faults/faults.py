@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from runner.folder import names
 from runner.terms.cluster import LOST_CONTACT_S
 from tests import stand_in
 from tests.cluster.system import base_python
@@ -34,6 +36,7 @@ else:
 
 
 BUSY_S = 30
+EVIL = "a 'b' \"c\" $(touch /run/owned) `id` {{ lookup('pipe', 'touch /run/owned') }}\n✓ \\"
 S = TypeVar("S", bound=Stage)
 
 
@@ -119,6 +122,42 @@ def runner_killed(stage: Stage) -> Row:
     again = stage.bench.run("--again", "--only", "env=CELL:struck*", "--stop-after", "8")
     assert "stopped after --stop-after 8" in again.stderr, again.stderr
     return stage.row(took_s, attempt=2)
+
+
+def ansible_killed(depth: int) -> Callable[[Stage], Row]:
+    """Kill the play that bench started, or one of what that started."""
+
+    def do(stage: Stage) -> Row:
+        def strike() -> None:
+            assert stage.bench.process is not None
+            os.kill(descendants(stage.bench.process.pid)[depth], signal.SIGKILL)
+
+        return stage.strike(strike)
+
+    return do
+
+
+def stopped(stage: Stage) -> Row:
+    """`stop` ends what runs on the nodes, whoever's campaign it is."""
+
+    def stop() -> None:
+        where = ["-i", str(stage.group.inventory), "--runs", str(stage.folder / "others")]
+        argv = [sys.executable, "-m", "runner", "stop", *where]
+        ran = subprocess.run(argv, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert f"{stage.group.nodes[0].hostname}: a run was ended" in ran.stdout
+
+    return stage.strike(stop)
+
+
+def values(stage: Stage) -> Row:
+    """What a shell or a template would run reaches the trainer as it is."""
+    row = stage.by_itself()
+    (log,) = stage.folder_of("struck").glob(f"nodes/0000-*/{names.LOG}")
+    assert f"VALUE {EVIL!r}" in log.read_text()
+    assert stage.group.nodes[0].exec(["ls", "/run/owned"]).returncode != 0
+    assert not os.path.exists("/run/owned")
+    return row
 
 
 def control_busy(stage: Stage) -> Row:
@@ -338,6 +377,8 @@ TWO = {"ACT_RANK": "2"}
 FAILED = (("failed", "exit"),)
 OK = (("ok", ""),)
 LOST = (("node_lost", "node_lost"),)
+LAUNCH = (("failed", "launch_error"),)
+SLOW = {"STEP_S": "1"}  # what strikes it takes seconds to begin
 
 FAULTS = (
     Fault("trainer killed on one rank", kill_program(2, "train.py"), FAILED, says="signal 9"),
@@ -376,6 +417,10 @@ FAULTS = (
         kill_program(1, "supervisor.preparation"),
         (("failed", "supervisor_lost"),),
     ),
+    Fault("Ansible's play killed", ansible_killed(0), LAUNCH),
+    Fault("the process with Ansible's connections killed", ansible_killed(1), LAUNCH),
+    Fault("stop, from another folder of runs", stopped, (("interrupted", "stopped"),), SLOW),
+    Fault("values that a shell would run", values, OK, _act("show", VALUE=EVIL)),
     Fault("bench killed, then bench again", runner_killed, (("interrupted", "interrupted"),)),
     Fault(
         "control machine busy for 30 s", control_busy, OK, _act("", STEP_S="0.7"),

@@ -22,15 +22,9 @@ from runner.inventory.listing import ansible_inventory
 from runner.plan.script import launch_script
 from tests.golden.places import inventory
 from tests.runner.builders import small_cluster, small_run
+from tests.runner.matrix.test_hostile import ALIASES, MERGES
 
 ODD = "\x1b]0;owned\x07\x1b[2J\u202eend"
-MERGES = "a0: &a0 {x: 1}\n" + "".join(
-    f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}\n" for n in range(34)
-)
-ALIASES = "a0: &a0 [1]\n" + "".join(
-    f"a{n + 1}: &a{n + 1} [{','.join([f'*a{n}'] * 9)}]\n" for n in range(18)
-)
-
 # --- inventories ----------------------------------------------------------------------------------
 
 
