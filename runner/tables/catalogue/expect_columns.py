@@ -1,25 +1,16 @@
 """Columns of what others reached under such conditions."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from node.printable import printable
 from runner.expect.expectation import percent_text
-from runner.tables.catalogue.column import Column, Value
+from runner.tables.catalogue.column import Column
 from runner.tables.formatting import MISSING
 from runner.tables.row import Row
 
 
 def _has_expectation(table: Sequence[Row]) -> bool:
     return any(row.expectation for row in table)
-
-
-def _expectation(name: str) -> Value:
-    return lambda row: getattr(row.expectation, name, None)
-
-
-def _column(key: str, value: Value, type: str = "number", **more: Any) -> Column:
-    return Column(key, value, type, machine_if=_has_expectation, **more)
 
 
 def _percent_text(row: Row) -> str:
@@ -38,25 +29,21 @@ def of_expectations(table: Sequence[Row]) -> Iterator[str]:
 
 
 EXPECTED = (
-    _column(
+    Column(
         "expected_percent",
-        _expectation("percent"),
+        lambda row: getattr(row.expectation, "percent", None),
         title="of\nothers",
         place=455,
         worth=385,
         shown=_percent_text,
+        machine_if=_has_expectation,
         people_if=_has_expectation,
         missing=lambda r: "" if r.expectation else "no known published figure matches",
     ),
-    _column("expected_tokens_per_s_per_device", _expectation("median")),
-    _column(
-        "expected_figures",
-        lambda r: len(r.expectation.references) if r.expectation else None,
-        "integer",
-    ),
-    _column(
+    Column(
         "expected_differences",
-        lambda r: (r.expectation.difference_words or None) if r.expectation else None,
+        lambda row: (row.expectation.difference_words or None) if row.expectation else None,
         "string",
+        machine_if=_has_expectation,
     ),
 )
