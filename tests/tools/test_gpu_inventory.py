@@ -102,6 +102,7 @@ def test_what_lacks_is_one_sentence(
     # The .venv of this checkout has a python3, and is not meant.
     monkeypatch.setenv("PATH", f"{ROOT}/.venv/bin:{tmp_path}")
     monkeypatch.delenv("TORCH", raising=False)
+    monkeypatch.chdir(tmp_path)  # where `write` leaves what it began
     with pytest.raises(SystemExit, match="2"):
         getattr(tool, step)(*arguments)
     out, err = capsys.readouterr()
