@@ -78,7 +78,7 @@ def suite_of(item: pytest.Item) -> str | None:
         return str(mark.args[0])
     if "upstream" in item.path.parts:  # which by day skips what needs a mirror
         return "upstream"
-    asked = {"examples", "some", "NIGHT"}  # of tests/budget.py
+    asked = {"examples", "some"}  # of tests/budget.py
     module = item.getparent(pytest.Module)
     return "properties" if module and asked & vars(module.obj).keys() else None
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -74,9 +75,8 @@ class Bench:
         self.home = home.resolve()
         tempfile.tempdir = str(self.home)
         os.chdir(self.home)
-        user = self.home / "user"
-        user.mkdir()
-        os.environ.update(dict.fromkeys(HOMES, str(user)))  # matplotlib makes the folder it is told
+        os.environ.update(dict.fromkeys(HOMES, str(self.home)))
+        import_module("matplotlib.font_manager")  # which looks for fonts, once
         self.guard = Guard(self.home)
         self.warm: set[str] = set()
         # What a case leaves that ends this process, or that nothing can stop.
