@@ -18,10 +18,9 @@ from runner.base.errors import UserError
 from runner.base.masking import is_secret
 from runner.judge.diagnosis.rules import rules
 from runner.judge.diagnosis.verdict import Verdict
+from runner.judge.log_reading import Reading
 from runner.logs.kinds import KINDS, kinds_of
-from runner.logs.numbers import whole_number
-from runner.logs.read import Reading
-from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
+from runner.logs.run_sizes import UNKNOWN, Known
 from runner.systems.command import SYSTEM as COMMAND
 from runner.systems.common.placeholders import NAME
 from runner.terms.cell import Cell
@@ -81,24 +80,21 @@ def check_keys(keys: Mapping[str, Any]) -> None:
 
 def cell_of(name: str, log: str, reading: Reading, declared: Declared) -> Cell:
     """Make the cell of a run. Raises UserError that names what is to be said of `log`."""
-    logged, sizes = UNKNOWN.or_by(reading.facts), reading.summary.batch_sizes
-    devices = declared.known.devices or logged.devices
+    devices, tokens = reading.sizes.devices, reading.sizes.tokens_per_sample
     if devices is None:
         raise UserError(f"{log} does not say on how many devices it ran; give --devices N")
     if devices % declared.nodes:
         raise UserError(f"{devices} devices do not spread evenly over {declared.nodes} nodes")
-    tokens = declared.known.tokens_per_sample or logged.tokens_per_sample
-    if reading.tokens.job and not reading.summary.samples_per_s.count and not tokens:
+    if reading.tokens_per_s and not reading.statistics.samples_per_s and not tokens:
         raise UserError(
             f"{log} has tokens/s, and does not say how many tokens are in a sample; give"
             " --tokens-per-sample N"
         )
-    one_size = sizes[0] if sizes and sizes[0] == sizes[1] else None
     parameters = {
         "log": declared.log or _family(log, reading, declared),
-        "samples_per_step": declared.global_batch_size or one_size,
+        "samples_per_step": reading.batch_size,
         "tokens_per_sample": tokens,
-        "train_iters": whole_number(reading.facts.get(TRAIN_ITERS)) or None,
+        "train_iters": reading.measurement.train_iters,
         **declared.set,
     }
     where = f"cell {name}"
@@ -125,18 +121,19 @@ def cell_of(name: str, log: str, reading: Reading, declared: Declared) -> Cell:
 def _family(log: str, reading: Reading, declared: Declared) -> str:
     if declared.family:
         return declared.family
-    kinds = [reading.kind] if reading.kind else kinds_of(reading.system)[:1]
-    if not kinds or (reading.kind is None and reading.system is None):
+    system, family = reading.found.system, reading.found.family
+    if family is None and system is None:
         raise UserError(
             f"{log} has no step that a known family of lines logs; name its --family"
             " (docs/parsers.md), if it is a trainer's log"
         )
-    return KINDS[kinds[0]].family()
+    return family or KINDS[kinds_of(system)[0]].family()
 
 
 def printed_by(reading: Reading, cell: Cell) -> str:
     """Name the trainer: a system that was recognised, else the family of its lines."""
-    recognised = reading.system if reading.system != COMMAND.name else None
+    system = reading.found.system
+    recognised = system if system != COMMAND.name else None
     family = cell.parameters["log"]
     return recognised or (family if isinstance(family, str) else COMMAND.name)
 
@@ -144,7 +141,7 @@ def printed_by(reading: Reading, cell: Cell) -> str:
 def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:
     """Say how the run ended: as `parse` has it, in the words of a campaign."""
     status = _ENDS.get(verdict.status, "failed")
-    if not reading.summary.logged_lines:
+    if not reading.measurement.intervals:
         status = "did_not_run"
     has_evidence = verdict.path is not None
     return Outcome(

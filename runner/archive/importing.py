@@ -27,8 +27,8 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.judge.log_result import end_of
-from runner.logs.read import Reading, read
+from runner.judge.log_ending import end_of
+from runner.judge.log_reading import Reading, read
 from runner.systems.command import readers
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS, OF_READING, AskedCell, Cell
 from runner.terms.orders import LOG_LIMIT_BYTES, Limits, NodeRun
@@ -268,7 +268,7 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, declared: Declared) 
 def _judged(attempt: Attempt, planned: LogRun) -> Outcome:
     logs = list(attempt.logs().values())
     train_iters = planned.cell.parameters.get("train_iters")
-    verdict = end_of(logs, planned.reading, attempt.inside, train_iters)
+    verdict = end_of(logs, planned.reading.measurement, attempt.inside, train_iters)
     return outcome_of(verdict, planned.reading)
 
 

@@ -172,7 +172,7 @@ def _of_log_or_number(
     from runner.expect.conditions import Subject
     from runner.expect.log_speed import speed_of_log, why_no_device
     from runner.expect.references import PRECISIONS
-    from runner.logs.read import read
+    from runner.judge.log_reading import read
     from runner.logs.run_sizes import Known
     from runner.systems.command import readers
 

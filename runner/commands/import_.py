@@ -147,7 +147,7 @@ def _run(run: "Made") -> ImportedRun:
         repeat=run.repeat,
         status=run.outcome.status,
         reason=run.outcome.reason or "",
-        logged_lines=run.reading.summary.logged_lines,
+        logged_lines=len(run.reading.measurement.intervals),
     )
 
 
@@ -156,6 +156,6 @@ def _line(imported: "Made") -> str:
     logs = ", ".join(imported_log.log.name for imported_log in imported.logs)
     repeat = f", repeat {imported.repeat}" if imported.repeat > 1 else ""
     reason = f" ({imported.outcome.reason})" if imported.outcome.reason else ""
-    steps = imported.reading.summary.logged_lines
+    steps = len(imported.reading.measurement.intervals)
     status = imported.outcome.status
     return f"{logs}: cell {imported.cell.name}{repeat}: {status}, {steps} lines{reason}"

@@ -72,7 +72,7 @@ def add_parser(commands: Commands) -> None:
         "--warmup-iters",
         type=int,
         metavar="N",
-        help="first iterations of each run to leave out (default: its first line)",
+        help="first iterations of each run to leave out (default: found in the steps)",
     )
 
 
@@ -109,7 +109,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def _rows_per_log(chosen: argparse.Namespace) -> int:
     """Print a row a log; exit code 2 where one could not be read."""
-    from runner.judge.log_result import LogResult
+    from runner.load.log_result import LogResult
 
     rows, broken = [], False
     for log in chosen.log:
@@ -148,8 +148,8 @@ def parse(
     """Read the logs, by a matrix's `log` where it is given; return the result as the JSON object
     has it.
     """
-    from runner.judge.log_result import log_result
-    from runner.logs.read import read
+    from runner.judge.log_reading import read
+    from runner.load.log_result import log_result
     from runner.logs.run_sizes import Known
     from runner.systems.command import readers
 
@@ -157,7 +157,7 @@ def parse(
     reading = read(
         paths, system, sizes=Known(tokens_per_sample, devices), readers=own_readers, **options
     )
-    return asdict(log_result(paths, reading))
+    return asdict(log_result(reading))
 
 
 def table(result: dict[str, Any]) -> str:

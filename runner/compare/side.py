@@ -88,6 +88,7 @@ _ROW = Fields(
     {"cell": Text(), "cell_id": Text(), "status": Text(most=100)},
     {
         **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict", "system")},
+        "hosts": (Maybe(Text(most=1 << 20)), None),
         **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
         **{name: (Maybe(Whole(1)), None) for name in ("devices", "nodes")},
         "device": (Maybe(Text()), None),

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from runner.expect.conditions import Subject
-from runner.logs.read import Reading
-from runner.logs.run_sizes import Known
+from runner.judge.log_reading import Reading
 
 
 def speed_of_log(reading: Reading, subject_given: Subject) -> tuple[Subject | None, str]:
@@ -12,26 +11,23 @@ def speed_of_log(reading: Reading, subject_given: Subject) -> tuple[Subject | No
 
     What `subject_given` says of the run goes before the log's own words; its rate is not looked at.
     """
-    sizes = Known(subject_given.tokens_per_sample, subject_given.devices).or_by(reading.facts)
-    least, most = reading.summary.batch_sizes or (None, None)
-    batch = subject_given.global_batch_size or (least if least == most else None)
-    rate = reading.tokens.device
+    sizes, rate = reading.sizes, reading.tokens_per_s_per_device
     if rate is not None:
         subject = replace(
             subject_given,
             tokens_per_s_per_device=rate,
             devices=sizes.devices,
             tokens_per_sample=sizes.tokens_per_sample,
-            global_batch_size=batch,
-            trainer=reading.system or "",
+            global_batch_size=reading.batch_size,
+            trainer=reading.found.system or "",
         )
         return subject, why_no_device(subject_given.device, "a log names no device")
-    if not reading.summary.logged_lines:
+    if not reading.measurement.intervals:
         return None, "the log has no training step"
     needs = {
         "--devices": sizes.devices,
         "--tokens-per-sample": sizes.tokens_per_sample,
-        "--global-batch-size": reading.summary.samples_per_s.mean(),
+        "--global-batch-size": reading.statistics.samples_per_s,
     }
     lacking = [option for option, value in needs.items() if not value]
     return None, f"the log does not say tokens/s of a device; add {' and '.join(lacking)}"

@@ -75,6 +75,7 @@ class CellStatistics:
     basis: Basis = "none"
     samples_per_s: Summary | None = None
     times: CellTimes | None = None
+    half_by_steps: float | None = None
     step_time_ms: Summary | None = None
     power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
     startup: Startup = field(default_factory=Startup)
@@ -175,6 +176,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         basis=basis,
         samples_per_s=rate,
         times=cell_times(means, stopped=stopped) if means else None,
+        half_by_steps=means[0].half if len(means) == 1 else None,
         step_time_ms=time,
         power=cell_power(runs, counted),
         startup=startup(runs),

@@ -48,7 +48,7 @@ def warmup_of(record: Record) -> int:
     steps = []
     for interval in lines:
         time, _ = step_time_ms(interval, record.global_batch_size)
-        if time is None and (rate := measured(interval.samples_per_s)) is not None:
+        if time is None and (rate := measured(_any_rate(interval))) is not None:
             time = 1 / rate  # any unit will do
         if time is not None and math.isfinite(time) and interval.skipped <= 0:
             steps.append((interval.iteration, time))
@@ -58,6 +58,10 @@ def warmup_of(record: Record) -> int:
         last_warm = max(last_warm, lines[0].iteration)
     began = began_after(lines[0].iteration, lines[0].iterations, lines[1].iterations)
     return max(0, last_warm - began)
+
+
+def _any_rate(line: Interval) -> float | None:
+    return line.samples_per_s or line.tokens_per_s or line.device_tokens_per_s
 
 
 def counted_intervals(record: Record) -> list[Interval]:

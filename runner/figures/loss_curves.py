@@ -8,7 +8,7 @@ of ten losses that another log has of each iteration, never against one loss.
 import math
 from collections.abc import Mapping, Sequence
 
-from runner.terms.last_loss import logged_loss
+from runner.figures.learning import logged_loss
 from runner.terms.record import LossKind, Record
 
 Curve = Mapping[int, float]  # iteration to loss
@@ -25,8 +25,7 @@ def curve_of(record: Record) -> dict[int, float]:
 
 def _logged(record: Record) -> dict[int, float]:
     logged = (
-        (interval.iteration, logged_loss(interval.loss, interval.nan, interval.skipped))
-        for interval in record.measurement.intervals
+        (interval.iteration, logged_loss(interval)) for interval in record.measurement.intervals
     )
     return {iteration: loss for iteration, loss in logged if loss is not None}
 

@@ -30,17 +30,25 @@ def contradictions(cell: Cell, measured: Measurement) -> Iterator[str]:
 
 
 def rate_doubt(cell: Cell, measured: Measurement) -> str:
-    """Say why no samples/s of such a cell can be right: its rates and times make another batch."""
+    """Say why no samples/s of a cell of a trainer of the user's own can be right."""
     system = load_system(cell.system)
-    batch = system.batch_size(system.typed(cell)) if system.own_keys else None
-    lines = [
-        step.samples_per_s * step.step_time_ms / 1000
+    return doubt_of(system.batch_size(system.typed(cell)), measured) if system.own_keys else ""
+
+
+def doubt_of(batch: int | None, measured: Measurement, who: str = "the cell says") -> str:
+    """Say why no samples/s can be right: rates and times of the lines make another batch than the
+    run has, or, of a run whose batch is not known, than the lines themselves have.
+    """
+    shares = [
+        step.samples_per_s * step.step_time_ms / 1000 / size
         for step in measured.intervals
-        if step.samples_per_s and step.step_time_ms
+        if step.samples_per_s and step.step_time_ms and (size := batch or step.global_batch_size)
     ]
-    if batch and lines and not 1 / TOLERANCE < median(lines) / batch < TOLERANCE:
-        return (
-            f"the cell says {batch} samples an iteration, and rate x time of the log's lines make"
-            f" {median(lines):.4g}: samples_per_step, tokens_per_sample or a unit is wrong"
-        )
-    return ""
+    if not shares or 1 / TOLERANCE < (off := median(shares)) < TOLERANCE:
+        return ""
+    if batch is None:
+        return f"no samples/s: rate x time of a line make {off:.4g} times the batch size on it"
+    return (
+        f"{who} {batch} samples an iteration, and rate x time of the log's lines make"
+        f" {off * batch:.4g}: samples_per_step, tokens_per_sample or a unit is wrong"
+    )

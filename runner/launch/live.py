@@ -1,5 +1,6 @@
 """How far a run is, from what has come back of it so far: for the live view and `status`."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,7 @@ from node.supervisor.own_disk import looked_at
 from runner.base.text import tail
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.load.sample_table import CPU, Sample
-from runner.load.samples import read_samples
+from runner.load.sample_table import CPU, read_samples
 from runner.logs.latest import latest
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
@@ -99,16 +99,14 @@ def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:
             head = stream.read(_HEAD).splitlines()[:1]
     except OSError:
         return DeviceUse()
-    newest: dict[str, Sample] = {}
-    for sample in read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:]])):
-        if sample.device != CPU and (not devices or sample.device in map(str, devices)):
-            newest[sample.device] = sample
-    used = [
-        sample.memory_used_mib for sample in newest.values() if sample.memory_used_mib is not None
-    ]
-    power = [sample.power_w for sample in newest.values() if sample.power_w is not None]
-    complete = bool(power) and len(power) == len(newest)
-    return DeviceUse(max(used, default=None), sum(power) if complete else None)
+    table = read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:], b""]))
+    chosen = {*map(str, devices)} or {*table.names} - {CPU}
+    looks = table.of(chosen - {CPU}).by_device().values()
+    used = [look.memory_used_mib[-1] for look in looks]
+    power = [look.power_w[-1] for look in looks]
+    known = [float(mib) for mib in used if not math.isnan(mib)]
+    complete = bool(power) and not any(map(math.isnan, power))
+    return DeviceUse(max(known, default=None), float(sum(power)) if complete else None)
 
 
 def left_s(

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from runner.figures.power import GAP_S, POWER_CAP
-from runner.load.sample_table import UNTOLD, Floats, SampleTable, finite_values, tabled
+from runner.load.sample_table import UNTOLD, Floats, SampleTable, finite_values
 from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 from runner.terms.record import Energy, Thermals
@@ -71,7 +71,7 @@ def together(nodes: Sequence[NodeEnergy]) -> Energy:
 
 def of_node(node: NodeSamples) -> NodeEnergy:
     """Add up a node's devices over its window."""
-    table, window, name = tabled(node.samples), node.window, node.name
+    table, window, name = node.samples, node.window, node.name
     if not len(table):
         return NodeEnergy(missing=f"{name} was not sampled")
     if window is None:
@@ -114,7 +114,7 @@ def thermals(nodes: Iterable[NodeSamples]) -> Thermals:
 
 def thermals_of_node(node: NodeSamples) -> NodeThermals:
     """Look at a node's samples within its window, and before it began."""
-    table, within = tabled(node.samples), node.within
+    table, within = node.samples, node.within
     waiting = table.where(table.time < (-math.inf if node.began is None else node.began))
     heat, clocks = finite_values(within.temperature_c), finite_values(within.sm_clock_mhz)
     events = within.clock_events[within.clock_events != UNTOLD]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.load.sample_table import CPU, Floats, Samples, SampleTable, tabled
+from runner.load.sample_table import CPU, Floats, SampleTable
 
 Curve = tuple[tuple[float, float], ...]
 MOST_POINTS = 300  # of a curve: of more looks, each is the mean of neighbours
@@ -23,9 +23,8 @@ class NodeCurves(NamedTuple):
     memory_mib: Curve = ()
 
 
-def over_time(samples: Samples) -> NodeCurves:
+def over_time(table: SampleTable) -> NodeCurves:
     """Sum up the samples of a node's devices, look by look."""
-    table = tabled(samples)
     if not len(table):
         return NodeCurves()
     looks = _looks(table)

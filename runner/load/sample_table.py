@@ -1,58 +1,42 @@
 """A node's samples as columns: a row for each look at a device, in the order of its file. Pure.
 
-A day of eight GPUs is 700,000 rows, and a campaign has thousands of nodes: numpy and pandas read
-and add up a row in about a microsecond. What is not in the sampler's form is read row by row.
+A day of eight GPUs is 700,000 rows, and a campaign has thousands of nodes: pandas reads and numpy
+adds up a row in about a microsecond.
 """
 
-import functools
+import csv
 import io
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
-import re2
 from numpy.typing import NDArray
+
+from runner.logs.numbers import LARGEST_QUANTITY, quantity
+from runner.logs.smi import npu_readings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 CPU = "cpu"  # the one device of a node without devices: all its processors
 UNTOLD = -1  # as clock events: the device does not say
 MOST_EVENTS = (1 << 63) - 1
-# A column of the sampler's, and how its figures look, by node/sampler.py and node/nvml.py.
-_FORMS = {
-    "timestamp": r"\d{1,10}\.\d{3}",
-    "index": r"\d{1,4}",
-    "utilization.gpu": r"\d{1,9} %",
-    "utilization.cpu": r"\d{1,9} %",
-    "memory.used": r"\d{1,9} MiB",
-    "memory.total": r"\d{1,9} MiB",
-    "power.draw": r"\d{1,9}\.\d{2} W",
-    "clocks.current.sm": r"\d{1,9} MHz",
-    "temperature.gpu": r"\d{1,9}",
-    "total_energy": r"\d{1,15} mJ",
-    "clocks_event_reasons.active": r"0x[0-9a-f]{16}",
-}
-_UNITS = b" %MiBWHzmJ"  # letters of units, which no figure has
 _ABSENT = "[N/A]"
-_HEADER = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One look at one device at a node's time in s; None: not told.
-
-    `energy_j` counts from some time before the run; `clock_events` are NVML's bits.
-    """
-
-    time: float
-    device: str
-    utilisation_percent: float | None
-    memory_used_mib: float | None
-    power_w: float | None = None
-    energy_j: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    clock_events: int | None = None
+_TIMES, _DEVICE, _EVENTS = "timestamp", "index", "clocks_event_reasons.active"
+_BUSY, _USED = "utilization.gpu", "memory.used"
+_FIGURES = ("power.draw", "total_energy", "temperature.gpu", "clocks.current.sm")
+_READ = frozenset((_TIMES, _DEVICE, _EVENTS, _BUSY, _USED, *_FIGURES))
+_HEADER = re.compile(rb"timestamp *,[^\r\n]*")
+_COLUMN = re.compile(r"([a-z_.]+)(?: \[([^][]+)\])?")  # and its unit
+_FIGURE = re.compile(r"(\S+)(?: .+)?")
+_EVENT_BITS = re.compile(r"0x[0-9a-fA-F]{1,16}")
+# The first line of two that npu-smi has for a chip: its number and name, its health.
+_NPU = re.compile(rb"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 
 
 @dataclass(frozen=True)
@@ -95,7 +79,6 @@ class SampleTable:
 
 
 _COLUMNS = tuple(column.name for column in fields(SampleTable))[1:]
-Samples = Sequence[Sample] | SampleTable
 
 
 def finite_values(values: Floats) -> Floats:
@@ -103,104 +86,138 @@ def finite_values(values: Floats) -> Floats:
     return values[~np.isnan(values)]
 
 
-def tabled(samples: Samples) -> SampleTable:
-    """Return samples as columns."""
-    if isinstance(samples, SampleTable):
-        return samples
-    names = tuple(dict.fromkeys(sample.device for sample in samples))
-    codes = {name: code for code, name in enumerate(names)}
+def read_samples(data: bytes) -> SampleTable:
+    """Read samples.csv, in any of its three forms: the sampler's, nvidia-smi's, and npu-smi's
+    tables with a line `timestamp, SECONDS` before each. What is torn or no number is left out.
+    """
+    import pandas as pd  # takes most of a second to import
+
+    frames = [
+        _rows(header, b"".join(body for _, body in bodies)) if len(header) > 2 else _npus(bodies)
+        for header, bodies in groupby(_sections(data), key=lambda section: _kind(section[0]))
+    ]
+    frame = pd.concat(frames or [_npus([])], ignore_index=True)
+    rows = len(frame)
 
     def column(name: str) -> Floats:
-        values = (getattr(sample, name) for sample in samples)
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        values = frame[name] if name in frame else np.full(rows, np.nan)
+        return np.asarray(values, dtype=np.float64)
 
-    events = (sample.clock_events for sample in samples)
-    return SampleTable(
-        names,
-        np.array([codes[sample.device] for sample in samples], dtype=np.intp),
-        column("time"),
-        column("utilisation_percent"),
-        column("memory_used_mib"),
-        column("power_w"),
-        column("energy_j"),
-        column("temperature_c"),
-        column("sm_clock_mhz"),
-        np.array(
-            [UNTOLD if event is None else event & MOST_EVENTS for event in events], dtype=np.int64
-        ),
-    )
-
-
-def read_table(data: bytes, read_rows: Callable[[bytes], Sequence[Sample]]) -> SampleTable:
-    """Read a node's samples.csv; `read_rows` reads what is not in the sampler's own form."""
-    header, _, body = data.partition(b"\n")
-    matches = [
-        _HEADER.fullmatch(word.strip()) for word in header.decode("ascii", "replace").split(",")
-    ]
-    columns = tuple(match[1] if match else "" for match in matches)
-    form = _form(columns)
-    if form is None or not body or form.fullmatch(body) is None:
-        return tabled(read_rows(data))
-    return _read(columns, body)
-
-
-@functools.lru_cache(maxsize=16)
-def _form(columns: tuple[str, ...]) -> "re2._Regexp[bytes] | None":
-    """Return what all rows of a file with these columns look like; None: nobody knows them."""
-    needed = {"utilization.gpu", "utilization.cpu", "memory.used"}
-    if columns[0] != "timestamp" or not needed & {*columns} or not {*columns} <= {*_FORMS}:
-        return None
-    if len({*columns}) < len(columns):
-        return None
-    absent = re.escape(_ABSENT)
-    fields = [
-        _FORMS[name] if name in ("timestamp", "index") else f"(?:{_FORMS[name]}|{absent})"
-        for name in columns
-    ]
-    return re2.compile(f"(?:{', '.join(fields)}\n)+".encode())
-
-
-def _read(columns: tuple[str, ...], body: bytes) -> SampleTable:
-    import pandas as pd
-
-    events = "clocks_event_reasons.active"
-    kinds = dict.fromkeys(columns, "float64") | {"index": "category", events: "category"}
-    frame = pd.read_csv(
-        io.BytesIO(body.translate(None, _UNITS)),
-        header=None,
-        names=list(columns),
-        usecols=[name for name in columns if name != "memory.total"],
-        dtype={name: kinds[name] for name in columns},
-        na_values=[_ABSENT],
-        keep_default_na=False,
-        engine="c",
-    )
-    rows = len(frame)
-    absent = np.full(rows, np.nan)
-
-    def column(*names: str) -> Floats:
-        """Return the first of these columns that is there."""
-        name = next((name for name in names if name in columns), "")
-        return np.asarray(frame[name], dtype=np.float64) if name else absent
-
-    names: tuple[str, ...] = (CPU,)
-    device = np.zeros(rows, dtype=np.intp)
-    if "index" in columns:
-        names = tuple(str(name) for name in frame["index"].cat.categories)
-        device = np.asarray(frame["index"].cat.codes, dtype=np.intp)
+    codes, names = pd.factorize(frame[_DEVICE] if _DEVICE in frame else np.full(rows, CPU))
     bits = np.full(rows, UNTOLD, dtype=np.int64)
-    if events in columns:
-        values = [int(word, 16) & MOST_EVENTS for word in frame[events].cat.categories]
-        bits = np.array([*values, UNTOLD], dtype=np.int64)[np.asarray(frame[events].cat.codes)]
+    if _EVENTS in frame:
+        at, words = pd.factorize(frame[_EVENTS])
+        bits = np.array([*map(_events, words), UNTOLD], dtype=np.int64)[at]
     return SampleTable(
-        names,
-        device,
-        column("timestamp"),
-        column("utilization.gpu", "utilization.cpu"),
-        column("memory.used"),
+        tuple(map(str, names)),
+        codes.astype(np.intp),
+        column(_TIMES),
+        column(_BUSY),
+        column(_USED),
         column("power.draw"),
         column("total_energy") / 1000,
         column("temperature.gpu"),
         column("clocks.current.sm"),
         bits,
     )
+
+
+def _sections(data: bytes) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """Yield each header's words, and the bytes up to the next one."""
+    found = _HEADER.finditer(data)
+    heads = [head for head in found if data[max(head.start() - 1, 0) : head.start()] in b"\r\n"]
+    ends = [*(head.start() for head in heads[1:]), len(data)]
+    for head, end in zip(heads, ends, strict=False):
+        words = head[0].decode("utf-8", "replace").split(",")
+        yield tuple(word.strip() for word in words), data[head.end() : end]
+
+
+def _kind(header: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of a header; of npu-smi's, whose second word is a time, nothing."""
+    return header if len(header) > 2 else ()
+
+
+def _rows(header: Sequence[str], body: bytes) -> "DataFrame":
+    """Read rows with these columns."""
+    import pandas as pd
+
+    matches = [_COLUMN.fullmatch(word) for word in header]
+    columns = [match[1] if match else "" for match in matches]
+    if _BUSY not in columns:
+        columns = [_BUSY if name == "utilization.cpu" else name for name in columns]
+    known = {name: at for at, name in enumerate(columns) if name in _READ}  # the last of two
+    columns = [name if known.get(name) == at else str(at) for at, name in enumerate(columns)]
+    lines = b"".join(
+        line + b"\n" for line in body.splitlines() if line.count(b",") == len(columns) - 1
+    )
+    words = dict.fromkeys((_DEVICE, _EVENTS), "category")
+    figures = sorted({*known} - {*words})
+
+    def read(text: bytes, kinds: Mapping[str, str]) -> "DataFrame":
+        return pd.read_csv(
+            io.BytesIO(text),
+            header=None,
+            names=columns,
+            usecols=[*known],
+            dtype={name: kinds.get(name, "float64") for name in columns},
+            na_values={name: [_ABSENT] for name in figures},
+            keep_default_na=False,
+            skipinitialspace=True,
+            quoting=csv.QUOTE_NONE,
+            encoding_errors="replace",
+        )
+
+    bare = lines
+    for unit, ends in {(match[2], match is matches[-1]) for match in matches if match and match[2]}:
+        end = b"\n" if ends else b","
+        bare = bare.replace(b" " + unit.encode() + end, end)
+    try:
+        frame = read(bare, words)
+    except ValueError:  # a word that is no number: one by one
+        frame = read(lines, dict.fromkeys(columns, "str"))
+        for name in figures:
+            value = _time if name == _TIMES else _number
+            values = {text: value(str(text).strip()) for text in frame[name].unique()}
+            frame[name] = frame[name].map(values).astype("float64")
+    frame[figures] = frame[figures].where(
+        frame[figures].ge(0) & frame[figures].le(LARGEST_QUANTITY)
+    )
+    frame[_DEVICE] = frame[_DEVICE] if _DEVICE in known else CPU
+    if _USED not in known:
+        frame = frame[frame[_BUSY].notna()] if _BUSY in known else frame[:0]
+    return frame[frame[_TIMES].notna()]
+
+
+def _npus(tables: Iterable[tuple[Sequence[str], bytes]]) -> "DataFrame":
+    """Read npu-smi's tables, each with its time."""
+    import pandas as pd
+
+    rows, chip = [], "0"
+    for (_, when), body in tables:
+        if (now := _time(when)) is None:
+            continue
+        for line in body.splitlines():
+            if match := _NPU.match(line):
+                chip = match[1].decode()
+            rows += [(now, chip, busy, used) for used, busy in npu_readings(line)]
+    return pd.DataFrame(rows, columns=[_TIMES, _DEVICE, _BUSY, _USED])
+
+
+def _events(word: str) -> int:
+    return int(word, 16) & MOST_EVENTS if _EVENT_BITS.fullmatch(word) else UNTOLD
+
+
+def _time(text: str) -> float | None:
+    """Read epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
+    if (seconds := quantity(text)) is not None:
+        return seconds
+    try:
+        return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """Read `97` or `97 words`; None of `[N/A]`."""
+    match = _FIGURE.fullmatch(text)
+    return quantity(match[1]) if match else None

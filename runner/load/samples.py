@@ -8,8 +8,7 @@ in an older campaign `timeline.jsonl` (or an archive of them), and
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -23,25 +22,30 @@ from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.attempt import clock_ahead_s
 from runner.folder.endings import Ending
-from runner.folder.packed import PARTS, has_part, read_part
+from runner.folder.packed import has_part, read_part
 from runner.folder.stored import UnreadableError, load
 from runner.load import energy, tensorboard
 from runner.load import telemetry as telemetries
 from runner.load.arrivals import arrivals_of
-from runner.load.kept_samples import SamplesSummary, cached_summary
 from runner.load.over_time import NodeCurves, over_time
-from runner.load.sample_table import CPU, Sample, read_table
+from runner.load.sample_table import CPU, read_samples
 from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
 from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
-from runner.logs.smi import npu_readings
 from runner.systems.common.registry import load_system
 from runner.terms.orders import LOG_LIMIT_BYTES
-from runner.terms.record import Interval, Measurement, Record, Utilisation
+from runner.terms.record import (
+    Energy,
+    FirstStep,
+    Interval,
+    Measurement,
+    Record,
+    Telemetry,
+    Thermals,
+    Utilisation,
+)
 
-_COLUMN = re.compile(r"([a-z_.]+)(?: \[[^][]+\])?")
-_NUMBER = re.compile(r"(\S+)(?: .+)?")
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
 # As bench and supervisors write them; others are read as any JSON is.
 _SECONDS = rb"(\d{1,10}\.\d{1,12})"
@@ -50,9 +54,20 @@ _OUR_POLL = re.compile(
     % (_SECONDS, _SECONDS, _SECONDS)
 )
 _POLL = Fields({"node": Number(), "log_bytes": Whole()}, {"received": (Number(), 0.0)})
-# The first line of two that npu-smi has for a chip: its number and name, its health.
-_NPU = re.compile(r"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
+
+
+@dataclass(frozen=True)
+class SamplesSummary:
+    """What a run's samples, logs and polls say together; None: nothing."""
+
+    energy: Energy | None = None
+    thermals: Thermals | None = None
+    telemetry: Telemetry | None = None
+    memory_used_mib: float | None = None
+    utilisation_percent: float | None = None
+    first_step: FirstStep | None = None
+    curves: Mapping[int, NodeCurves] = field(default_factory=dict)  # by node rank
 
 
 def with_fetched(
@@ -69,22 +84,7 @@ def with_fetched(
     device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    files = (*PARTS, names.PACKED, names.LOG, names.DONE)
-    of_run = {node.parent.parent / names.PACKED: None for node in nodes.values()}
-    about = {
-        "counted": [
-            tuple(map(str, vars(interval).values())) for interval in counted_intervals(record)
-        ],
-        "of": [record.global_batch_size, record.hosts, record.device_kind, record.system],
-        "parameters": record.parameters,
-        "devices": {rank: list(ids) for rank, ids in devices.items()},
-    }
-    summary = cached_summary(
-        (*of_run, *(node / name for node in nodes.values() for name in files)),
-        about,
-        lambda: _summary(record, nodes, devices, readers),
-    )
-    measured = _measured(record.measurement, summary)
+    measured = _measured(record.measurement, _summary(record, nodes, devices, readers))
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
@@ -213,10 +213,8 @@ def _sampled(
     for rank in sorted({*windows, *nodes}):
         # One node's samples are held at a time: those of all would be gigabytes.
         had = sorted(map(str, devices.get(rank, ())))
-        table = read_table(b"", read_samples)
+        table = read_samples(read_part(nodes[rank], names.SAMPLES) if rank in nodes else b"")
         if rank in nodes:
-            data = read_part(nodes[rank], names.SAMPLES)
-            table = read_table(data, read_samples)
             if rank in devices:
                 table = table.of({CPU, *had})
             curves[rank] = over_time(table)
@@ -336,65 +334,3 @@ def _polls(text: bytes) -> Iterator[_Poll]:
         except UnfitError:
             continue
         yield _Poll(poll["node"], poll["log_bytes"], poll["received"])
-
-
-def read_samples(data: bytes) -> list[Sample]:
-    """Read the rows of samples.csv, in any of its three forms; what is torn or no number is
-    left out.
-    """
-    samples: list[Sample] = []
-    columns: list[str] = []
-    now: float | None = None
-    npu = "0"
-    for line in data.decode("utf-8", "replace").splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if fields[0] == "timestamp" and len(fields) == 2:  # before each of npu-smi's tables
-            now = _time(fields[1])
-        elif fields[0] == "timestamp":
-            matches = [_COLUMN.fullmatch(field) for field in fields]
-            columns = [match[1] if match else "" for match in matches]
-        elif columns and len(fields) == len(columns):
-            row = dict(zip(columns, fields, strict=True))
-            time = _time(row["timestamp"])
-            busy = _number(row.get("utilization.gpu") or row.get("utilization.cpu") or "")
-            if time is not None and (busy is not None or "memory.used" in row):
-                samples.append(_sample(time, busy, row))
-        elif now is not None:
-            if match := _NPU.match(line):
-                npu = match[1]
-            for used, percent in npu_readings(line.encode()):
-                samples.append(Sample(now, npu, percent, used))
-    return samples
-
-
-def _sample(time: float, busy: float | None, row: Mapping[str, str]) -> Sample:
-    """Make a sample of a row's fields."""
-    energy_mj = _number(row.get("total_energy", ""))
-    events = row.get("clocks_event_reasons.active", "")
-    return Sample(
-        time=time,
-        device=row.get("index", CPU),
-        utilisation_percent=busy,
-        memory_used_mib=_number(row.get("memory.used", "")),
-        power_w=_number(row.get("power.draw", "")),
-        energy_j=None if energy_mj is None else energy_mj / 1000,
-        temperature_c=_number(row.get("temperature.gpu", "")),
-        sm_clock_mhz=_number(row.get("clocks.current.sm", "")),
-        clock_events=int(events, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", events) else None,
-    )
-
-
-def _time(text: str) -> float | None:
-    """Read epoch seconds, of them or of nvidia-smi's `2026/11/21 09:48:00.123` in UTC."""
-    if (seconds := quantity(text)) is not None:
-        return seconds
-    try:
-        return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
-
-
-def _number(text: str) -> float | None:
-    """Read `97 %` or `1024 MiB`; None of `[N/A]`."""
-    match = _NUMBER.fullmatch(text)
-    return quantity(match[1]) if match else None

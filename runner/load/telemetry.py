@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.load.sample_table import SampleTable, finite_values, tabled
+from runner.load.sample_table import SampleTable, finite_values
 from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
 from runner.terms.record import Telemetry
@@ -36,7 +36,7 @@ def together(nodes: Iterable[NodeTelemetry]) -> Telemetry:
 
 def of_node(node: NodeSamples) -> NodeTelemetry:
     """Look at the samples of a node's devices within its window, and before it began."""
-    table, window = tabled(node.samples), node.window
+    table, window = node.samples, node.window
     waiting = table.time < (-np.inf if node.began is None else node.began)
     used = finite_values(table.memory_used_mib[waiting])
     before = float(used.max()) if len(used) else None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.load.sample_table import CPU, Samples, SampleTable, finite_values, tabled
+from runner.load.sample_table import CPU, SampleTable, finite_values
 from runner.load.window import Seen, Window
 from runner.terms.record import FirstStep, Utilisation
 
@@ -17,7 +17,7 @@ class NodeSamples(NamedTuple):
     people call it.
     """
 
-    samples: Samples
+    samples: SampleTable
     window: Window | None
     began: float | None = None
     devices: Sequence[str] = ()
@@ -26,7 +26,7 @@ class NodeSamples(NamedTuple):
     @property
     def within(self) -> SampleTable:
         """Return the samples of when the counted steps surely ran; none where nobody knows that."""
-        table = tabled(self.samples)
+        table = self.samples
         early, late = self.window.sure if self.window else (np.inf, -np.inf)
         return table.where((table.time >= early) & (table.time <= late))
 
@@ -61,8 +61,7 @@ def mean_of(device_means: Sequence[float]) -> Utilisation | None:
     return Utilisation(fmean(device_means), "samples") if device_means else None
 
 
-def peak_memory(samples: Samples) -> float | None:
+def peak_memory(table: SampleTable) -> float | None:
     """Return the memory used on the fullest device of a node, over the whole run, in MiB."""
-    table = tabled(samples)
     used = finite_values(table.of({*table.names} - {CPU}).memory_used_mib)
     return float(used.max()) or None if len(used) else None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from runner.logs import families as modules
-from runner.logs.kind import Kind, Readers
+from runner.logs.kind import Kind
 
 
 def _every_kind() -> Iterator[type[Kind]]:
@@ -38,12 +38,12 @@ def families() -> tuple[str, ...]:
     return tuple(sorted({kind.family() for kind in KINDS.values()}))
 
 
-def readers_of(system: str) -> Readers:
-    """Return what reads the logs of a system."""
+def readers_of(system: str | None) -> Mapping[str, type[Kind]]:
+    """Return what reads the logs of a system, or every kind."""
     return {name: KINDS[name] for name in kinds_of(system)}
 
 
-def readers_of_family(family: str) -> Readers:
+def readers_of_family(family: str) -> Mapping[str, type[Kind]]:
     """Return what reads the lines of a family."""
     return {name: kind for name, kind in KINDS.items() if kind.family() == family}
 

@@ -17,15 +17,14 @@ class LastRun:
     """One log, read by one parser, which forgets what it read where a run starts over.
 
     `sizes` are those of the run that its lines do not say. `begun` counts the runs that
-    start over, `before` how often the iteration had fallen until the last began.
+    start over, `runs` how often the iteration fell, and one more.
     """
 
     def __init__(self, make: Callable[[], Kind], sizes: Known) -> None:
         self.parser = make()
         self.begun = 1
-        self.before = 0
+        self.runs = 1
         self._sizes = sizes
-        self._fallen = 0
         self._first_step: int | None = None
         self._last_step = 0
 
@@ -34,6 +33,8 @@ class LastRun:
         again, steps = self._feed(newlines(text))
         sizes = self._sizes.or_by(self.parser.notes.facts)
         for step in steps:
+            if not self.parser.own_rate and sizes.global_batch_size and step.step_time_ms:
+                step.samples_per_s = None  # of DeepSpeed's own train_batch_size
             sizes.complete(step)
         return again, steps
 
@@ -65,10 +66,9 @@ class LastRun:
             if self._first_step is None:
                 self._first_step = now
             elif now <= self._last_step:
-                self._fallen += 1
+                self.runs += 1
                 if now < self._first_step or now == self._first_step != self._last_step:
                     self._first_step, cut = now, row
                     self.begun += 1
-                    self.before = self._fallen
             self._last_step = now
         return cut

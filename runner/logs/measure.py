@@ -1,6 +1,6 @@
-"""The logs of one run of a campaign as a Measurement: what `System.parse` gives."""
+"""The logs of one run as a Measurement: the one reader of `parse`, `import` and `collect`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,17 +9,18 @@ from runner.logs.kind import Kind, Readers
 from runner.logs.last_run import LastRun
 from runner.logs.log_metadata import largest, memory_of
 from runner.logs.logged_step import LoggedStep
-from runner.logs.nodes import Extent, shares
+from runner.logs.nodes import Extent, Share, shares
 from runner.logs.numbers import whole_number
 from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
 from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all
 
 
 @dataclass
-class _Log:
+class ReadLog:
     """One log, read by one parser."""
 
     run: LastRun
+    rank: int = 0
     steps: list[LoggedStep] = field(default_factory=list)
 
     @property
@@ -40,6 +41,17 @@ class _Log:
         return [step.interval(step.overflows if untold else step.skipped) for step in self.steps]
 
 
+@dataclass(frozen=True)
+class ReadLogs:
+    """What the logs of one run say together, and the chosen parser's reading of each (none where
+    no step was logged); `shares` has what each of those with a step adds, by its place in `logs`.
+    """
+
+    measurement: Measurement
+    logs: Sequence[ReadLog] = ()
+    shares: Sequence[Share] = ()
+
+
 def measure(
     readers: Readers, logs: Mapping[int, Iterable[bytes]], sizes: Known = UNKNOWN
 ) -> Measurement:
@@ -48,17 +60,27 @@ def measure(
     `sizes` turns tokens/s into samples/s. The first kind that any node logged counts, for all
     nodes. How their logs become one sequence: nodes.py.
     """
-    logs = dict(sorted(logs.items()))
-    readings: dict[str, list[_Log]] = {kind: [] for kind in readers}
-    for content in logs.values():
+    return read_logs(readers, logs, sizes).measurement
+
+
+def read_logs(
+    readers: Readers, logs: Mapping[int, Iterable[bytes]], sizes: Known = UNKNOWN
+) -> ReadLogs:
+    """Read them as `measure` does."""
+    readings: dict[str, list[ReadLog]] = {kind: [] for kind in readers}
+    for rank, content in sorted(logs.items()):
         for kind, make in readers.items():
-            readings[kind].append(_Log(LastRun(make, sizes)))
+            readings[kind].append(ReadLog(LastRun(make, sizes), rank))
         for text in whole_lines(content):
             for parts in readings.values():
                 parts[-1].feed(text)
     chosen = next((parts for parts in readings.values() if any(log.steps for log in parts)), [])
-    nodes = {rank: log.intervals() for rank, log in zip(logs, chosen, strict=False) if log.steps}
-    steps, alike = _once(nodes)
+    intervals = [log.intervals() for log in chosen]
+    joined = list(shares(list(map(_extent, intervals))))
+    steps = [
+        step for share in joined for step in intervals[share.log] if step.iteration > share.beyond
+    ]
+    alike = any(share.before is not None for share in joined)
     facts: dict[str, str] = {}
     every = [log.parser.notes for parts in readings.values() for log in parts]
     for notes in every:
@@ -71,7 +93,7 @@ def measure(
     remarks = {remark for log in chosen for remark in log.run.remarks("its log")}
     memory: dict[str, Any] = {**memory_of(every)}
     busiest = largest(notes.devices.utilisation_percent for notes in every)
-    return Measurement(
+    measured = Measurement(
         intervals=tuple(steps),
         **memory,
         utilisation=None if busiest is None else Utilisation(busiest, "log"),
@@ -85,16 +107,17 @@ def measure(
         compile_s=largest(notes.compile_s for notes in every),
         missing=missing_in_all(log.parser.missing for parts in readings.values() for log in parts),
         train_iters=whole_number(facts.get(TRAIN_ITERS)) or None,
-        by_node={rank: tuple(intervals) for rank, intervals in nodes.items()} if alike else {},
+        by_node={
+            log.rank: tuple(lines) for log, lines in zip(chosen, intervals, strict=True) if lines
+        }
+        if alike
+        else {},
     )
+    return ReadLogs(measured, chosen, joined)
 
 
-def _once(nodes: Mapping[int, list[Interval]]) -> tuple[list[Interval], bool]:
-    """Return the run's steps, and whether several nodes logged the same iterations."""
-    logs = list(nodes.values())
-    extents = [
-        Extent(len(log), log[0].iteration, max(step.iteration for step in log)) for log in logs
-    ]
-    parts = list(shares(extents))
-    steps = [step for share in parts for step in logs[share.log] if step.iteration > share.beyond]
-    return steps, any(share.before is not None for share in parts)
+def _extent(steps: Sequence[Interval]) -> Extent:
+    """Return how far the steps of one log go."""
+    if not steps:
+        return Extent()
+    return Extent(len(steps), steps[0].iteration, max(step.iteration for step in steps))

@@ -8,8 +8,7 @@ that goes on where another ended extends it: 1 to 31 and 20 to 50 are 50 lines.
 *Of one log* every line is a logged line: a run that went back to a checkpoint did the work again.
 
 *For the figures* a line counts when all iterations that it covers come after warm-up (`Warmup`).
-A line with a skipped iteration (loss-scale overflow) did less work: `collect` does not count it,
-`parse`, which says what a log says, does.
+A line with a skipped iteration (loss-scale overflow) did less work and does not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,11 +66,10 @@ class Warmup:
     """Tell which lines come after warm-up, line by line of a log.
 
     Warm-up are the first `iterations` of a run, counted from where its first line begins. Where a
-    line goes back behind the one before it, a run begins again, and warms up again. None is the
-    first line of a run, whatever it covers: it holds compilation, and what else is done once.
+    line goes back behind the one before it, a run begins again, and warms up again.
     """
 
-    iterations: int | None
+    iterations: int
     _last_iteration: int = -1  # iteration of the last line
     _first_line: tuple[int, int] = (0, 0)  # the run's first line: its iteration, what it covers
     _begin: int | None = None  # iterations before the run; None until its second line
@@ -83,8 +81,6 @@ class Warmup:
         if begins:
             self._first_line, self._begin = (iteration, covers), None
             return self.iterations == 0
-        if self.iterations is None:
-            return True
         if self._begin is None:
             self._begin = began_after(*self._first_line, covers)
         return iteration - covers - self._begin >= self.iterations

@@ -1,8 +1,22 @@
-"""Which system a log is of, and why. Several share a format; then the reason says so."""
+"""Which trainer's lines a run's logs hold, which system printed them, and why we think so.
 
-from runner.logs.kind import Sign
-from runner.logs.kinds import KINDS
+Several systems share a format; then the reason says so.
+"""
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.files import open_plain
+from runner.base.text import blocks
+from runner.logs.decoding import whole_lines
+from runner.logs.kind import Kind, Readers, Sign
+from runner.logs.kinds import KINDS, readers_of, readers_of_family
+from runner.logs.measure import ReadLogs, read_logs
+from runner.logs.run_sizes import UNKNOWN, Known
+from runner.terms.record import Measurement
+
+SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
 # Of a log without steps: by the words of few systems before those of many.
 _NAMED = tuple(
     candidate
@@ -19,15 +33,96 @@ _SIGNS = {
 }
 
 
+@dataclass(frozen=True)
+class Recognised:
+    """What the logs of one run say, and whose they are: the system (None: nobody knows) and why,
+    and the first log's parser, None without any step.
+    """
+
+    read: ReadLogs
+    system: str | None
+    why: str
+    kind: Kind | None
+
+    @property
+    def family(self) -> str | None:
+        """The family of the lines, or `patterns`; None without any step."""
+        if self.kind is None:
+            return None
+        return self.kind.family() if self.kind.name in KINDS else self.kind.name
+
+
+def recognise(
+    paths: Sequence[Path],
+    system: str | None = None,
+    *,
+    family: str | None = None,
+    readers: Readers | None = None,
+    sizes: Known = UNKNOWN,
+) -> Recognised:
+    """Read logs as the nodes of one run. What `system` and `family` leave open their lines tell.
+
+    `readers` are those of a matrix's own patterns, in place of all families.
+    """
+    samples = [_sample(path) for path in paths]
+    read = ReadLogs(Measurement())
+    for kinds in [readers] if readers is not None else _families(system, family, samples):
+        read = read_logs(kinds, {rank: blocks(path) for rank, path in enumerate(paths)}, sizes)
+        if read.logs:
+            break
+    kind = read.logs[0].parser if read.logs else None
+    seen = set().union(*map(signs, samples))
+    seen |= set().union(*(signs(log.parser.notes.first_step) for log in read.logs))
+    detected, why = system_of(kind, seen)
+    if readers is not None:
+        why = f"read by {next(iter(readers.values()))().says}"
+    elif system is not None:
+        why = "named by --system"
+    elif kind is not None:
+        why = f"{kind.says} {why}".strip()
+    return Recognised(read, system or detected, why, kind)
+
+
+def _sample(path: Path) -> bytes:
+    with open_plain(path) as stream:
+        head = stream.read(SAMPLE)
+        end = stream.seek(0, 2)
+        stream.seek(max(len(head), end - SAMPLE))
+        return head + b"\n" + stream.read()
+
+
+def _families(
+    system: str | None, family: str | None, samples: Sequence[bytes]
+) -> Iterator[Readers]:
+    """Yield what reads each family, best first; one that a sample has steps of is in front.
+
+    DeepSpeed's own lines stay behind: Megatron's may be between the samples.
+    """
+    named = readers_of_family(family) if family else readers_of(system)
+    order = dict.fromkeys(kind.family() for kind in named.values())
+    first = next((kind.family() for kind in named.values() if _has_steps(kind, samples)), None)
+    for name in order if first is None else {first: None, **order}:
+        yield readers_of_family(name)
+
+
+def _has_steps(kind: type[Kind], samples: Iterable[bytes]) -> bool:
+    parsers = (kind() for _ in samples)
+    return kind.own_rate and any(
+        parser.feed(text)
+        for parser, sample in zip(parsers, samples, strict=False)
+        for text in whole_lines([sample])
+    )
+
+
 def signs(sample: bytes) -> set[Sign]:
     """Return the telling signs that a part of a log has."""
     small = sample.lower()
     return {sign for sign in _SIGNS if sign.stands_in(small)}
 
 
-def system_of(kind: str | None, signs: set[Sign]) -> tuple[str | None, str]:
+def system_of(kind: Kind | None, signs: set[Sign]) -> tuple[str | None, str]:
     """Return the system of a log with that kind of step lines and those signs, and why."""
-    for candidate in KINDS[kind].candidates if kind and kind in KINDS else _NAMED:
+    for candidate in _NAMED if kind is None or kind.name not in KINDS else kind.candidates:
         if candidate.fits(signs):
             return candidate.system, candidate.why
     return None, "nothing in the log names a system"

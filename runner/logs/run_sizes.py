@@ -25,16 +25,20 @@ DROP_RATE = "drop_rate"
 
 @dataclass(frozen=True)
 class Known:
-    """Sizes of a run: tokens of a sample, devices of the whole job. None: not known."""
+    """Sizes of a run: tokens of a sample, devices of the whole job, samples of an iteration as the
+    user says, whatever the log does. None: not known.
+    """
 
     tokens_per_sample: int | None = None
     devices: int | None = None
+    global_batch_size: int | None = None
 
     def or_by(self, facts: Mapping[str, str]) -> Known:
         """Take from a log's own words what is not known otherwise."""
         return Known(
             self.tokens_per_sample or whole_number(facts.get(TOKENS_PER_SAMPLE)) or None,
             self.devices or whole_number(facts.get(DEVICES)) or None,
+            self.global_batch_size,
         )
 
     def complete(self, step: LoggedStep) -> None:

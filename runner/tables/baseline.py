@@ -94,8 +94,6 @@ def _compare(
             return replace(comparison, note=f"{either.cell} has no finished run")
     if _windows_differ(row, base):
         comparison = replace(comparison, note="the two were measured over different iterations")
-    if lines := _lines_differ(row, base):
-        comparison = replace(comparison, note="; ".join(filter(None, (comparison.note, lines))))
     differences = {}
     ran, base_ran = row.statistics.times, base.statistics.times
     between = rate_difference(ran, base_ran) if ran and base_ran else None
@@ -111,14 +109,6 @@ def _compare(
     _, ours_ran = runs_that_count(row.records)
     _, theirs_ran = runs_that_count(base.records)
     return replace(comparison, differences=differences, parity=parity(ours_ran, theirs_ran))
-
-
-def _lines_differ(row: Row, base: Row) -> str:
-    """Say that a logged line covers other numbers of iterations; nothing where it does not."""
-    ours, theirs = row.statistics.iterations_per_line, base.statistics.iterations_per_line
-    if ours is None or theirs is None or ours == theirs:
-        return ""
-    return f"a line covers {ours} iterations here and {theirs} there: medians are not comparable"
 
 
 def _windows_differ(row: Row, base: Row) -> bool:

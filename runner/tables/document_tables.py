@@ -201,7 +201,7 @@ def sheet_notes(group: Sequence[Entry], lines: Sequence[Line]) -> Iterator[str]:
     """Yield what a reader must know of a sheet; each note only where it applies."""
     ours = [entry.row for entry in group if entry.row]
     if any(row.samples_per_s is not None for row in ours):
-        yield "Ours: median over the counted steps; units are in the header."
+        yield "Ours: work over the time of the counted steps; units are in the header."
         yield from of_warmup(ours)
     for row in ours:
         if row.status != "ok":

@@ -16,7 +16,7 @@ from runner.tables.row import Row
 MOST_SHOWN = 3  # in a terminal, unless all are asked for
 _SPREAD = {
     "intervals": "interquartile range of the logged intervals",
-    "repeats": "range of the repeats' medians",
+    "repeats": "range of the repeats' means",
 }
 
 

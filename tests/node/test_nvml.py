@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from node import nvml
-from runner.load.samples import read_samples
+from runner.load.sample_table import read_samples
+from tests.runner.load.made_samples import rows_of
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc")
@@ -26,7 +27,7 @@ def rows(driver: nvml.Driver, looks: int = 1) -> str:
 
 
 def test_a_row_says_what_a_device_tells_and_no_more(tmp_path: Path) -> None:
-    first, second = read_samples(rows(nvml.Driver(library(tmp_path))).encode())
+    first, second = rows_of(read_samples(rows(nvml.Driver(library(tmp_path))).encode()))
     assert (first.device, first.utilisation_percent, first.memory_used_mib) == ("0", 97, 1024)
     assert (first.power_w, first.energy_j, first.temperature_c) == (100, 100, 43)
     assert (first.sm_clock_mhz, first.clock_events) == (1980, 4)
@@ -35,12 +36,12 @@ def test_a_row_says_what_a_device_tells_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_counter_grows_or_begins_again_as_the_library_says(tmp_path: Path) -> None:
-    samples = read_samples(rows(nvml.Driver(library(tmp_path, "RESET")), 4).encode())
+    samples = rows_of(read_samples(rows(nvml.Driver(library(tmp_path, "RESET")), 4).encode()))
     assert [s.energy_j for s in samples if s.device == "0"] == [100, 200, 100, 200]
 
 
 def test_a_library_without_the_counter_is_no_trouble(tmp_path: Path) -> None:
-    samples = read_samples(rows(nvml.Driver(library(tmp_path, "WITHOUT_ENERGY"))).encode())
+    samples = rows_of(read_samples(rows(nvml.Driver(library(tmp_path, "WITHOUT_ENERGY"))).encode()))
     assert [s.energy_j for s in samples] == [None, None]
     assert [s.power_w for s in samples] == [100, 100]
 

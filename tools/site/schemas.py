@@ -12,8 +12,8 @@ from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.events import Event
 from runner.folder.hidden import Hidden
-from runner.judge.log_result import LogResult
 from runner.launch.campaign_status import _DRAWN, Status
+from runner.load.log_result import LogResult
 from runner.tables.catalogue.every_column import COLUMNS, for_machines
 from runner.terms.bisected import Bisected
 from runner.terms.outcome import Outcome

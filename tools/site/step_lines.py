@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 
+from runner.figures.counted_steps import samples_per_s, step_time_ms
 from runner.logs.kind import GIVES, Kind
 from runner.logs.kinds import KINDS
 from runner.logs.logged_step import LoggedStep
-from runner.logs.nodes import Warmup
-from runner.logs.parse_notes import Tokens
 from runner.logs.run_sizes import Known
-from runner.logs.totals import LogTotals
 from runner.terms.memory import MEMORY
 
-# Columns of what is printed: a figure's key in `LogTotals`, or only its name in GIVES.
+# Columns of what is printed: a figure's key, or only its name in GIVES.
 MEASURED = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
 PRINTED = (*MEASURED, "loss", "grad_norm", "tflop_per_s", "energy_j")
 # What a line's loss is the mean of.
@@ -49,15 +47,16 @@ def _figures(kind: type[Kind], **sizes: int) -> set[str]:
     by_log = {key: size for key, size in (("devices", 2), ("tokens_per_sample", 4)) if key in has}
     sizes = {**by_log, **sizes}
     told = Known(sizes.get("tokens_per_sample"), sizes.get("devices"))
-    totals = LogTotals(
-        Warmup(0), global_batch_size=sizes.get("global_batch"), own_rate=kind.own_rate
-    )
     told.complete(step)
-    totals.add([step])
-    tokens = Tokens.of(totals, told)
-    rates = {"tokens_per_s": tokens.job, "device_tokens_per_s": tokens.device}
-    seen = {key for key in MEASURED[:2] if getattr(totals, key).count}
-    return seen | {key for key, rate in rates.items() if rate is not None}
+    line, batch = step.interval(0), step.global_batch or sizes.get("global_batch")
+    tokens = line.tokens_per_s or (samples_per_s(line, batch)[0] and told.tokens_per_sample)
+    rates = {
+        "samples_per_s": samples_per_s(line, batch)[0],
+        "step_time_ms": step_time_ms(line, batch)[0],
+        "tokens_per_s": tokens,
+        "device_tokens_per_s": line.device_tokens_per_s or (tokens and told.devices),
+    }
+    return {key for key, rate in rates.items() if rate}
 
 
 def gives() -> str:

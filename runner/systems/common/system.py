@@ -183,7 +183,8 @@ class System:
         if cell is None:
             return measure(self.readers_of({}), logs)
         cell = self.typed(cell)
-        run_sizes = Known(self.tokens_per_sample(cell), cell.world_size)
+        batch = self.batch_size(cell) if self.own_keys else None
+        run_sizes = Known(self.tokens_per_sample(cell), cell.world_size, batch)
         return measure(self.readers_of(cell.parameters), logs, run_sizes)
 
     def counter(self, parameters: Mapping[str, Any]) -> str:

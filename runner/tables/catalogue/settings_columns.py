@@ -86,7 +86,6 @@ OUTCOME = (
         kind="setting",
         place=50,
         shown=verdict_text,
-        logged=True,
     ),
 )
 # What was asked for; between the two stand the parallel sizes that a table's systems name.

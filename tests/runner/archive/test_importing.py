@@ -223,7 +223,7 @@ def test_a_rate_that_the_lines_themselves_refute_is_no_figure(runs: Path, tmp_pa
     assert (found["samples_per_s"], found["tokens_per_s"]) == (None, None)
     assert found["step_time_ms"] == 3000
     assert (
-        "no samples/s: 0.005 as printed is not batch size / time of the line, 5.33"
+        "says 16 samples an iteration, and rate x time of the log's lines make 0.015"
         in (found["reason"])
     )
     assert bring(runs, path, *DEVICES) == 0

@@ -42,6 +42,24 @@ def test_a_campaign_that_may_be_published_passes(
     assert shown.err == ""
 
 
+def test_what_a_failed_cell_does_not_have_is_not_common_to_all(
+    campaign: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`common: verdict publishable` stood above a table with a cell that had failed."""
+
+    def story(cell: Cell, repeat: int) -> Story:
+        if cell.parameters["zero_stage"] == 0:
+            return Story({0: torch_gpt(50)})
+        halt = {"cause": "exit", "host": "n2", "message": "n2: exit code 1"}
+        return Story({0: torch_gpt(3, of=50), 1: OUT_OF_MEMORY}, halt)
+
+    assert collect(campaign(story)) == 0
+    shown = capsys.readouterr().out
+    common, _, table = shown.partition("\n---")
+    assert "verdict publishable" not in " ".join(common.split())
+    assert "not_ok" in table
+
+
 def test_strict_says_which_cells_may_not_and_why(
     campaign: Written, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -416,6 +416,13 @@ def test_nothing_to_compare_is_bad_input(a: list[Any], b: list[Any], words: str)
         compare_campaigns(Side("A", a), saved("B", {"rows": b}), LIMITS)
 
 
+def test_a_saved_table_says_where_its_cells_ran() -> None:
+    """A campaign's folder said "ran on n1, n2, then on n3, n4", and its saved table nothing."""
+    a, b = (saved(name, {"rows": [row(hosts=on)]}) for name, on in (("a", "n1 n2"), ("b", "n3 n4")))
+    (compared,) = compare_campaigns(a, b, LIMITS, allow_missing=False).cells
+    assert compared.notes == ("ran on n1, n2, then on n3, n4",)
+
+
 @pytest.mark.parametrize(
     "document", [[], {}, {"rows": 3}, {"rows": [3]}, {"rows": [{"cell": "a"}]}]
 )

@@ -1,8 +1,8 @@
 """A node's samples as curves: look by look, whatever a device says."""
 
 from runner.load.over_time import NodeCurves, over_time
-from runner.load.sample_table import CPU, Sample
-from runner.load.samples import read_samples
+from runner.load.sample_table import CPU, read_samples
+from tests.runner.load.made_samples import Sample, tabled
 
 HEAD = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
 
@@ -25,7 +25,12 @@ def test_devices_of_one_look_are_summed_up_though_each_has_a_time_of_its_own() -
 
 
 def test_what_no_sample_says_has_no_curve() -> None:
-    assert over_time([]) == NodeCurves()
-    assert over_time([Sample(1.0, "0", None, None), Sample(2.0, "0", None, None)]) == NodeCurves()
-    cpu = over_time([Sample(5.0, CPU, 50.0, 900.0, 120.0), Sample(6.0, CPU, 70.0, 900.0, None)])
+    assert over_time(tabled([])) == NodeCurves()
+    assert (
+        over_time(tabled([Sample(1.0, "0", None, None), Sample(2.0, "0", None, None)]))
+        == NodeCurves()
+    )
+    cpu = over_time(
+        tabled([Sample(5.0, CPU, 50.0, 900.0, 120.0), Sample(6.0, CPU, 70.0, 900.0, None)])
+    )
     assert cpu == NodeCurves(((0.0, 50.0), (1.0, 70.0)), ((0.0, 120.0),), ())

@@ -1,8 +1,5 @@
-"""Samples as columns: the same as row by row, for every form that the sampler writes."""
+"""Samples as columns: every form that a sampler writes, and what is left out of damaged ones."""
 
-from unittest.mock import Mock
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,84 +7,118 @@ from hypothesis import strategies as st
 from node.nvml import HEADER
 from node.sampler import CPU_HEADER
 from runner.load.over_time import MOST_POINTS, over_time
-from runner.load.sample_table import Sample, SampleTable, read_table, tabled
-from runner.load.samples import read_samples
+from runner.load.sample_table import MOST_EVENTS, read_samples
+from tests.runner.load.made_samples import Sample, rows_of, tabled
 
-ROW = "{at:.3f}, {index}, {busy}, {used}, 81559 MiB, {power}, {clock}, 61, {energy}, {why}\n"
-ABSENT = "[N/A]"
-
-
-def maybe(form: str, most: int) -> st.SearchStrategy[str]:
-    return st.one_of(st.just(ABSENT), st.integers(0, most).map(lambda value: form % value))
+SHORT = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+ROW = "{at}, {index}, {busy}, {used}, 81559 MiB, {power}, {clock}, 61, {energy}, {why}\n"
+Fields = dict[str, int | None]
 
 
-gpu_rows = st.lists(
-    st.builds(
-        lambda **fields: ROW.format(**fields),
-        at=st.integers(0, 9_999_999_999_999).map(lambda ms: ms / 1000),
-        index=st.integers(0, 15),
-        busy=maybe("%d %%", 100),
-        used=maybe("%d MiB", 999_999_999),
-        power=maybe("%d.25 W", 2000),
-        clock=maybe("%d MHz", 3000),
-        energy=maybe("%d mJ", 10**15 - 1),
-        why=maybe("0x%016x", 2**64 - 1),
+def written(row: Fields) -> str:
+    """A row as the sampler writes it."""
+
+    def unit(key: str, form: str) -> str:
+        return "[N/A]" if row[key] is None else form % row[key]
+
+    return ROW.format(
+        at=f"{(row['at'] or 0) / 1000:.3f}",
+        index=row["index"],
+        busy=unit("busy", "%d %%"),
+        used=unit("used", "%d MiB"),
+        power=unit("power", "%d.25 W"),
+        clock=unit("clock", "%d MHz"),
+        energy=unit("energy", "%d mJ"),
+        why=unit("why", "0x%016x"),
+    )
+
+
+def read(row: Fields) -> Sample:
+    """What is to be read of it."""
+    power, energy, events = row["power"], row["energy"], row["why"]
+    busy, used, clock = ((None if row[key] is None else float(row[key] or 0)) for key in KEYS)
+    return Sample(
+        (row["at"] or 0) / 1000,
+        str(row["index"]),
+        busy,
+        used,
+        None if power is None else power + 0.25,
+        None if energy is None else energy / 1000,
+        61.0,
+        clock,
+        None if events is None else events & MOST_EVENTS,
+    )
+
+
+KEYS = ("busy", "used", "clock")
+MOST = {
+    **{"busy": 100, "used": 999_999_999, "power": 2000, "clock": 3000},
+    **{"energy": 10**15 - 1, "why": 2**64 - 1},
+}
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "at": st.integers(0, 9_999_999_999_999),
+            "index": st.integers(0, 15),
+            **{key: st.none() | st.integers(0, most) for key, most in MOST.items()},
+        }
     ),
     min_size=1,
     max_size=30,
 )
 
 
-def same(one: SampleTable, other: SampleTable) -> None:
-    """Rows have the same figures, whatever order the devices' names have."""
-    assert [one.names[code] for code in one.device] == [other.names[code] for code in other.device]
-    for name in vars(one):
-        if name not in ("names", "device"):
-            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12)
+@given(ROWS)
+def test_every_row_of_the_sampler_is_read_whole(rows: list[Fields]) -> None:
+    found = rows_of(read_samples((HEADER + "".join(map(written, rows))).encode()))
+    assert found == [read(row) for row in rows]
 
 
-def read_by_columns(text: str) -> SampleTable:
-    """Read samples, and fail where they are read row by row."""
-    refuses = Mock(side_effect=AssertionError("read row by row"))
-    return read_table(text.encode(), refuses)
-
-
-@given(gpu_rows)
-def test_columns_and_rows_of_gpus_say_the_same(rows: list[str]) -> None:
-    text = HEADER + "".join(rows)
-    same(read_by_columns(text), tabled(read_samples(text.encode())))
-
-
-def test_so_do_those_of_processors() -> None:
+def test_so_are_those_of_processors() -> None:
     rows = "1.500, 60 %, 9000 MiB, 16000 MiB, [N/A]\n2.501, [N/A], 9001 MiB, 16000 MiB, 71 mJ\n"
-    found = read_by_columns(CPU_HEADER + rows)
-    same(found, tabled(read_samples((CPU_HEADER + rows).encode())))
-    assert found.names == ("cpu",)
+    assert rows_of(read_samples((CPU_HEADER + rows).encode())) == [
+        Sample(1.5, "cpu", 60.0, 9000.0),
+        Sample(2.501, "cpu", None, 9001.0, None, 0.071),
+    ]
+
+
+def test_a_sampler_that_began_again_with_other_columns_is_read_on() -> None:
+    text = CPU_HEADER + "1.500, 60 %, 9000 MiB, 16000 MiB, 71 mJ\n" + SHORT
+    found = rows_of(read_samples((text + "2.500, 3, 50 %, 5 MiB, 9 MiB\n").encode()))
+    assert [(sample.time, sample.device) for sample in found] == [(1.5, "cpu"), (2.5, "3")]
+
+
+GOOD = Sample(1.5, "0", 60.0, 5.0)
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("row", "left"),
     [
-        "",
-        "1.500, 0, 60 %, 5 MiB, 9 MiB",  # torn: it has no end
-        "1.500, 0, 60 %, 5 MiB\n1.5",
-        "1.500, 0, 1_0 %, 5 MiB, 9 MiB\n",
-        "1.500, 0, Infinity %, 5 MiB, 9 MiB\n",
-        "1.500, 0, 60 %, 5 MiB, 9 MiB\n\x00\n",
-        "2026/11/21 10:59:42.133, 0, 60 %, 5 MiB, 9 MiB\n",
-        "1.500, 0, 60 %, \u0665 MiB, 9 MiB\n",
+        ("1.500, 0, 60 %, 5 MiB, 9 MiB", GOOD),  # the last line has no end
+        ("1.500, 0, 60 %, 5 MiB\n1.5", None),
+        ("1.500, 0, 60 %, 5 1.500, 0, 60 %, 5 MiB, 9 MiB\n", None),
+        ("1.500, 0, 1_0 %, 5 MiB, 9 MiB\n", Sample(1.5, "0", None, 5.0)),
+        ("1.500, 0, Infinity %, 5 MiB, 9 MiB\n", Sample(1.5, "0", None, 5.0)),
+        ("1.500, 0, 60 %9, 5 MiB, 9 MiB\n", GOOD),
+        ("1.500, 0, [Unknown Error], 5 MiB, 9 MiB\n", Sample(1.5, "0", None, 5.0)),
+        ("nan, 0, 60 %, 5 MiB, 9 MiB\n", None),
+        ("-1.5, 0, 60 %, 5 MiB, 9 MiB\n", None),
+        ("1.500, 0, 60 %, 5 MiB, 9 MiB\n\x00\n", GOOD),
+        ("2026/11/21 10:59:42.133, 0, 60 %, 5 MiB, 9 MiB\n", Sample(1795258782.133, "0", 60, 5)),
+        ("1.500, 0, 60 %, \u0665 MiB, 9 MiB\n", Sample(1.5, "0", 60.0, None)),
     ],
 )
-def test_other_rows_are_read_one_by_one(rows: str) -> None:
-    header = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
-    data = (header + rows).encode()
-    same(read_table(data, read_samples), tabled(read_samples(data)))
+def test_what_is_damaged_is_left_out(row: str, left: Sample | None) -> None:
+    whole = "3.500, 1, 70 %, 6 MiB, 9 MiB\n"
+    (*found, last) = rows_of(read_samples((SHORT + row + "\n" + whole).encode()))
+    assert last == Sample(3.5, "1", 70.0, 6.0)
+    assert found == ([] if left is None else [left])
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read(data: bytes) -> None:
-    read_table(data, read_samples)
-    read_table(HEADER.encode() + data, read_samples)
+    read_samples(data)
+    read_samples(HEADER.encode() + data)
 
 
 def test_devices_come_by_their_first_sample_in_time() -> None:
@@ -100,6 +131,6 @@ def test_devices_come_by_their_first_sample_in_time() -> None:
 
 def test_a_long_run_has_a_curve_of_bounded_length() -> None:
     samples = [Sample(float(at), "0", at % 100, 5.0, 100.0) for at in range(10 * MOST_POINTS)]
-    curves = over_time(samples)
+    curves = over_time(tabled(samples))
     assert [len(curve) for curve in curves] == [MOST_POINTS] * 3
     assert {value for _, value in curves.power_w} == {100.0}

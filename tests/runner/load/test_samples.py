@@ -14,9 +14,11 @@ from node.parsing import parse
 from runner.base.text import blocks
 from runner.folder.packed import pack
 from runner.load import samples as reading
-from runner.load.samples import read_samples, with_fetched
+from runner.load.sample_table import read_samples
+from runner.load.samples import with_fetched
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval, Measurement, Record, Utilisation
+from tests.runner.load.made_samples import rows_of
 from tests.runner.load.test_tensorboard import VERSION, event
 from tests.runner.tables.test_tables import cell
 
@@ -131,7 +133,7 @@ timestamp, 971.5
 | 1     910B2C              | OK            | 103.1       37                0    / 0             |
 | 0                         | 0000:19:00.0  | 60          0    / 0          59351/ 65536         |
 """
-    found = read_samples(table.encode())
+    found = rows_of(read_samples(table.encode()))
     assert [(s.time, s.device, s.utilisation_percent, s.memory_used_mib) for s in found] == [
         (971.5, "0", 40.0, 59356.0),
         (971.5, "1", 60.0, 59351.0),
@@ -167,7 +169,9 @@ def test_any_samples_are_read_without_an_error(data: bytes) -> None:
 def test_a_timestamp_that_is_none_leaves_its_row_out(stamp: str) -> None:
     """Issue 12, point 7: `100 MiB` crashed the closing table and every later collect."""
     rows = f"{GPU_HEADER}{stamp}, 0, 97 %, 5 MiB, 9 MiB\n{gpu_row(1, 0, '50 %', 7)}"
-    left = [sample for sample in read_samples(rows.encode()) if sample.memory_used_mib == 5]
+    left = [
+        sample for sample in rows_of(read_samples(rows.encode())) if sample.memory_used_mib == 5
+    ]
     assert left == [] or stamp == "1e9"
     assert len(read_samples(rows.encode())) == 1 + len(left)
 
@@ -175,7 +179,7 @@ def test_a_timestamp_that_is_none_leaves_its_row_out(stamp: str) -> None:
 @pytest.mark.parametrize("cell_of_a_row", ["9" * 400, "1e999", "-3", "Infinity", "1_0", "\u0663"])
 def test_a_reading_that_is_no_number_is_none(cell_of_a_row: str) -> None:
     row = f"2026/01/01 00:00:00.000, 0, {cell_of_a_row} %, {cell_of_a_row} MiB, 9 MiB\n"
-    (sample,) = read_samples((GPU_HEADER + row).encode())
+    (sample,) = rows_of(read_samples((GPU_HEADER + row).encode()))
     assert (sample.utilisation_percent, sample.memory_used_mib) == (None, None)
 
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from runner.load.sample_table import Sample
 from runner.load.telemetry import telemetry
-from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
+from tests.runner.load.made_samples import Sample, sampled
 
 WINDOW = Window(10.0, 40.0, 100)
 
@@ -25,21 +24,21 @@ def samples(*times: float, device: str = "0", used: float = 4.0) -> list[Sample]
 )
 def test_the_longest_time_without_a_sample_of_a_device(times: list[float], gap: float) -> None:
     steady = samples(*range(50), device="1")
-    found = telemetry([NodeSamples([*samples(*times), *steady], WINDOW, 5.0, ["0", "1"])])
+    found = telemetry([sampled([*samples(*times), *steady], WINDOW, 5.0, ["0", "1"])])
     assert found.gap_s == gap
 
 
 def test_what_cannot_be_known_says_why() -> None:
-    node = NodeSamples(samples(*range(50)), WINDOW, 5.0, ["0"])
-    assert telemetry([node, NodeSamples([], WINDOW, None, ["0"])]).missing == (
+    node = sampled(samples(*range(50)), WINDOW, 5.0, ["0"])
+    assert telemetry([node, sampled([], WINDOW, None, ["0"])]).missing == (
         "a node's devices were not sampled"
     )
-    unknown = telemetry([NodeSamples(samples(1.0), None, 5.0, ["0"])])
+    unknown = telemetry([sampled(samples(1.0), None, 5.0, ["0"])])
     assert (unknown.gap_s, unknown.missing) == (None, "when the counted steps ran is not known")
 
 
 def test_what_was_on_a_device_before_its_launcher_started() -> None:
     node = [*samples(1.0, 2.0, used=700.0), *samples(*range(6, 50), used=60_000.0)]
-    assert telemetry([NodeSamples(node, WINDOW, 5.0, ["0"])]).before_mib == 700.0
-    assert telemetry([NodeSamples(node, WINDOW, None, ["0"])]).before_mib is None
-    assert telemetry([NodeSamples(node, WINDOW, 0.5, ["0"])]).before_mib is None
+    assert telemetry([sampled(node, WINDOW, 5.0, ["0"])]).before_mib == 700.0
+    assert telemetry([sampled(node, WINDOW, None, ["0"])]).before_mib is None
+    assert telemetry([sampled(node, WINDOW, 0.5, ["0"])]).before_mib is None

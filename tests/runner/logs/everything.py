@@ -8,7 +8,7 @@ from runner.commands.parse import parse
 from runner.judge.decide import last_words
 from runner.judge.diagnosis.verdict import diagnose
 from runner.judge.stall import read_stacks, waited_for
-from runner.load.samples import read_samples
+from runner.load.sample_table import read_samples
 from runner.load.tensorboard import losses, parse_events
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS

@@ -48,8 +48,7 @@ def test_libai_lines_before_time_is_known_count(read: Any) -> None:
 
 def test_libai_nan_loss_is_counted(read: Any) -> None:
     result = read([libai(99, time=1.0), libai(199, time=1.0, loss="nan")])
-    assert result["nan"] == 1
-    assert result["last_loss"] == 9.895
+    assert (result["nan"], result["last_loss"]) == (1, None)
 
 
 @pytest.mark.parametrize("first", [0, 1])

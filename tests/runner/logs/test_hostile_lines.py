@@ -20,7 +20,7 @@ from runner.commands.parse import parse
 from runner.judge.decide import last_words
 from runner.judge.diagnosis.verdict import diagnose
 from runner.judge.stall import read_stacks
-from runner.load.samples import read_samples
+from runner.load.sample_table import read_samples
 from runner.logs.decoding import places
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS, readers_of

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from runner.figures.learning import diverged_at
 from runner.logs.decoding import whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.logged_step import LoggedStep
-from runner.terms.last_loss import LastLoss
 from tests.runner.logs.test_gives import MADE, RECORDED
 
 # What a loss stands behind, in all families' lines; `aux_loss` and the like are others'.
@@ -59,11 +59,8 @@ def test_a_loss_that_is_no_number_is_a_run_that_diverged(name: str) -> None:
             after = steps_of(name, lost(name, text, word))
             still = [step.iteration for step in after if step.loss is not None]
             assert len(still) < len(before), (word, still)
-            last = LastLoss()
-            for step in after:
-                last.add(step.iteration, step.loss, step.nan, step.skipped or step.overflows)
-            assert last.diverged_at is not None, (word, lost(name, text, word)[:600])
-            assert last.value is None or still, word
+            lines = [step.interval(step.skipped or step.overflows) for step in after]
+            assert diverged_at(lines) is not None, (word, lost(name, text, word)[:600])
         seen += 1
     assert seen, "no log has a loss of this kind"
 

@@ -35,8 +35,7 @@ def test_both_spellings_of_the_loss(read: Any, label: str) -> None:
 
 def test_a_nan_loss_drops_its_field(read: Any) -> None:
     result = read([megatron(1), megatron(2, loss=None), megatron(3, loss=None)])
-    assert (result["nan"], result["skipped"]) == (2, 0)
-    assert result["last_loss"] == pytest.approx(12.64968)
+    assert (result["nan"], result["skipped"], result["last_loss"]) == (2, 0, None)
 
 
 def test_a_window_of_skipped_steps_only_is_no_nan(read: Any) -> None:
@@ -137,7 +136,7 @@ def test_a_nan_among_skipped_steps_is_one(read: Any) -> None:
 
 def test_a_loss_printed_as_nan_is_counted(read: Any) -> None:
     result = read([megatron(1), megatron(2, loss=float("nan")), megatron(3, loss=float("inf"))])
-    assert (result["nan"], result["last_loss"]) == (2, pytest.approx(12.64968))
+    assert (result["nan"], result["last_loss"]) == (2, None)
 
 
 def test_half_a_line_is_a_step_without_its_missing_values_and_no_nan(read: Any) -> None:
@@ -186,12 +185,15 @@ def test_a_rate_that_the_line_itself_contradicts_is_no_figure(read: Any) -> None
     """bigscience's tr8b chronicles print samples per second a thousand times too small."""
     result = read([megatron(1, ms=423042.3, batch=2048, rate=0.005)])
     assert result["samples_per_s"] is None
-    assert "0.005 as printed is not batch size / time of the line, 4.84" in result["reason"]
+    assert "rate x time of the log's lines make 2.115" in result["reason"]
 
 
 def test_a_missing_figure_has_its_reason(read: Any) -> None:
-    assert "no step is left after --warmup-iters 9" in read([megatron(5)], warmup_iters=9)["reason"]
-    assert "the lines show no time" in read([" iteration        5/      50 | lm"])["reason"]
+    assert "wholly after warm-up (9 iterations)" in read([megatron(5)], warmup_iters=9)["reason"]
+    assert (
+        "neither step times nor a throughput"
+        in read([" iteration        5/      50 | lm"])["reason"]
+    )
 
 
 def test_v115_has_no_batch_size_so_samples_per_s_needs_one(read: Any) -> None:
@@ -338,7 +340,7 @@ def test_batch_size_on_the_line_gives_samples_per_s(read: Any) -> None:
 
 
 def test_the_lines_own_samples_per_s_wins(read: Any) -> None:
-    assert read([megatron(1, rate=1.132)], global_batch_size=99)["samples_per_s"] == 1.132
+    assert read([megatron(1, rate=1.132)], global_batch_size=17)["samples_per_s"] == 1.132
 
 
 def test_onesflows_patched_field_tpt(read: Any) -> None:
@@ -369,10 +371,10 @@ def test_a_log_split_over_nodes(tmp_path: Path) -> None:
     """DeepSpeed prints on rank 0, Megatron on the last rank, on the other node."""
     first, last = tmp_path / "node0", tmp_path / "node1"
     first.write_text("".join(f"{pipe(step, rate=99.0)}\n{overflow()}\n" for step in (1, 2, 3)))
-    last.write_text("".join(megatron(step, rate=1.5) + "\n" for step in (1, 2, 3)))
+    last.write_text("".join(megatron(step, rate=1.1) + "\n" for step in (1, 2, 3)))
     for logs in ([first, last], [last, first]):
         result = parse(logs, None)
-        assert (result["logged_lines"], result["runs"], result["samples_per_s"]) == (3, 1, 1.5)
+        assert (result["logged_lines"], result["runs"], result["samples_per_s"]) == (3, 1, 1.1)
         assert (result["system"], result["skipped"]) == ("megatron_deepspeed", 3)
     assert parse([first], None)["samples_per_s"] == 99.0
 
@@ -407,8 +409,8 @@ def test_overflows_reach_the_intervals_of_a_campaign() -> None:
 def test_megatron_lines_in_the_middle_of_a_long_log_are_not_overlooked(read: Any) -> None:
     step = "[t] [INFO] [logging.py:68:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-07], mom=[(0.9, 0.95)]"
     noise = ["building the model"] * 20_000
-    result = read([step, *noise, megatron(10, rate=1.5), *noise, step])
-    assert (result["logged_lines"], result["samples_per_s"]) == (1, 1.5)
+    result = read([step, *noise, megatron(10, rate=1.1), *noise, step])
+    assert (result["logged_lines"], result["samples_per_s"]) == (1, 1.1)
 
 
 def steps(*iterations: int) -> list[bytes]:

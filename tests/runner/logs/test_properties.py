@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
-from runner.logs.running_sums import MOST_BATCHES, Batches
 from tests.budget import examples
 from tests.runner.logs import made_lines as lines
 
@@ -173,41 +171,3 @@ def test_a_diagnosis_of_anything_does_not_raise(
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(LOG[:place] + noise + LOG[place:])
     diagnose([path], steps=counted)
-
-
-def test_medians_are_exact_and_bounded() -> None:
-    from runner.logs import running_sums as series
-
-    values = series.Distribution()
-    rng = np.random.default_rng(1)
-    data = rng.uniform(100, 900, 250_001)
-    for part in np.array_split(data, 50):
-        values.add(part)
-    assert len(values.settled()[0]) <= series.MOST_VALUES
-    assert values.median() == pytest.approx(float(np.median(data)), rel=1e-4)
-    few = series.Distribution()
-    few.add(np.array([3.0, np.nan, 1.0, 2.0, 4.0]))
-    assert few.median() == 2.5
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(st.integers(0, 900), min_size=1, max_size=6),
-    st.integers(0, 99),
-)
-def test_batches_hold_all_lines_in_their_order(sizes: list[int], seed: int) -> None:
-    """However a log comes in blocks."""
-    rng = np.random.default_rng(seed)
-    one = Batches()
-    lines: list[np.ndarray] = []
-    for size in sizes:
-        lines.append(rng.uniform(1, 9, size))
-        one.add(lines[-1] * 3, lines[-1])
-    whole = np.concatenate(lines)
-    assert len(one.work) <= MOST_BATCHES
-    assert one.work.sum() == pytest.approx(whole.sum())
-    assert one.time == pytest.approx(one.work * 3)
-    ends = np.append(0, whole.cumsum())
-    reached = one.work.cumsum()
-    nearest = np.abs(ends[:, None] - reached).min(axis=0) if len(reached) else np.empty(0)
-    assert nearest == pytest.approx(0, abs=1e-6)  # each batch ends with a line

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.paths import PROJECT
-from runner.logs.read import read as read_logs
+from runner.judge.log_reading import read as read_logs
 from runner.systems.torch_gpt import SYSTEM
 from runner.terms.memory import MEMORY
 from runner.terms.record import Interval, Measurement
@@ -190,7 +190,7 @@ def test_memory_is_that_of_the_fullest_node(fullest: int, tmp_path: Path) -> Non
     found = SYSTEM.parse({rank: [line] for rank, line in logs.items()})
     assert [getattr(found, key) for key in MEMORY] == [20.5] * 4
     reading = read_logs([tmp_path / f"{rank}.log" for rank in (0, 1)])
-    assert dict(reading.memory) == dict.fromkeys(MEMORY, 20.5)
+    assert [getattr(reading.measurement, key) for key in MEMORY] == [20.5] * 4
 
 
 def test_each_figure_of_memory_has_its_own_name() -> None:

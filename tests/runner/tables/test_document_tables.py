@@ -227,6 +227,11 @@ def ours() -> list[Record]:
     return [OSDI[2], with_busy, failed]
 
 
+def test_a_sheet_says_that_our_figures_are_means() -> None:
+    text = render(ours(), layout=shape_of({}, "osdi"))
+    assert "Ours: work over the time of the counted steps;" in text
+
+
 def test_osdi_shape_of_our_own_cells() -> None:
     content = {
         "shape": "osdi",

@@ -158,6 +158,12 @@ def test_a_note_says_how_many_first_iterations_a_found_warmup_left_out() -> None
     assert "left out: the first 1 iteration (most" in " ".join(to_table(rows([run])).split())
 
 
+def test_the_spread_of_repeats_is_that_of_their_means() -> None:
+    records = [cell("a", rate, repeat=at) for at, rate in enumerate((100.0, 71.0, 78.0), 1)]
+    said = " ".join(to_table(rows(records), 400).split())
+    assert "spread: range of the repeats' means" in said
+
+
 def test_different_windows_are_marked() -> None:
     short = replace(OSDI[1], warmup_iters=5)
     table = rows([OSDI[0], short], "optimization=off")
@@ -168,11 +174,15 @@ def test_different_windows_are_marked() -> None:
 # --- scaling --------------------------------------------------------------------------------------
 
 
-def test_lines_over_other_numbers_of_iterations_than_the_baselines_are_said() -> None:
+def test_lines_over_other_numbers_of_iterations_make_no_difference_doubtful() -> None:
+    """Only medians and percentiles would be, and none is compared with the baseline's."""
     tens = [Interval(n, 10, None, 120.0, loss=1.0) for n in range(12, 53, 10)]
     ours = cell("b", axes={"x": "b"}, status="ok", measurement=Measurement(tuple(tens)))
-    note = by_name([cell("a", 100.0, axes={"x": "a"}), ours], "x=a")["b"].comparison.note
-    assert "a line covers 10 iterations here and 1 there" in note
+    compared = by_name([cell("a", 100.0, axes={"x": "a"}), ours], "x=a")["b"].comparison
+    assert (compared.note, set(compared.differences)) == (
+        "the two were measured over different iterations",
+        {"samples_per_s"},
+    )
 
 
 def test_weak_and_strong_scaling() -> None:

@@ -1,0 +1,226 @@
+"""The logs of one run, from anywhere, as one result: what was measured, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runner.base.text import counted
+from runner.figures.summary import Summary
+from runner.judge.log_ending import end_of, planned_of
+from runner.judge.log_reading import Reading
+from runner.logs.kind import Kind
+from runner.logs.logged_step import unmeasured
+from runner.logs.run_sizes import UNKNOWN
+from runner.terms.memory import MEMORY
+
+STALLS_PERCENT = 2  # by which mean and median step may differ without a word
+
+
+@dataclass(frozen=True)
+class LogResult:
+    """The keys of `parse --format json`, as docs/parsers.md has them; None: the logs have none."""
+
+    system: str | None
+    family: str | None
+    status: str
+    reason: str
+    logged_lines: int = 0
+    counted_lines: int = 0
+    runs: int = 0
+    first_iteration: int | None = None
+    last_iteration: int | None = None
+    planned_iterations: int | None = None
+    step_time_ms: float | None = None
+    step_time_ms_median: float | None = None
+    step_time_ms_median_ci_low: float | None = None
+    step_time_ms_median_ci_high: float | None = None
+    samples_per_s: float | None = None
+    samples_per_s_steps_ci_low: float | None = None
+    samples_per_s_steps_ci_high: float | None = None
+    samples_per_s_median: float | None = None
+    samples_per_s_median_ci_low: float | None = None
+    samples_per_s_median_ci_high: float | None = None
+    stalls_percent: float | None = None
+    tokens_per_s: float | None = None
+    tokens_per_s_per_device: float | None = None
+    skipped: int | None = None
+    nan: int | None = None
+    last_loss: float | None = None
+    last_validation_loss: float | None = None
+    memory_mib: float | None = None
+    memory_allocated_mib: float | None = None
+    memory_reserved_mib: float | None = None
+    memory_used_mib: float | None = None
+    memory_rss_mib: float | None = None
+
+
+# What `memory_mib`, the key of older versions, has: the first of these that the log has.
+_MEMORY = ("memory_used_mib", "memory_allocated_mib", "memory_reserved_mib", "memory_rss_mib")
+
+
+def log_result(reading: Reading) -> LogResult:
+    """Sum up what logs that were read as the nodes of one run say, and judge how it ended."""
+    end, found = end_of(reading.paths, reading.measurement), reading.found
+    words = [end.sentence, found.why, *_remarks(reading)]
+    lines = reading.measurement.intervals
+    if not lines or found.kind is None:
+        reason = "; ".join(filter(None, [*words, *reading.measurement.missing.values()]))
+        return LogResult(found.system, found.family, end.status, reason)
+    statistics = reading.statistics
+    memory = {key: getattr(statistics, key) for key in MEMORY}
+    validation = reading.measurement.validation
+    return LogResult(
+        system=found.system,
+        family=found.family,
+        status=end.status,
+        reason="; ".join(filter(None, [*words, *_notes(reading, type(found.kind))])),
+        logged_lines=len(lines),
+        counted_lines=statistics.counted_lines,
+        runs=max(log.run.runs for log in found.read.logs),
+        first_iteration=lines[0].iteration,
+        last_iteration=lines[-1].iteration,
+        planned_iterations=planned_of(reading.measurement),
+        **_figures("step_time_ms", statistics.step_time_ms),
+        **_figures("samples_per_s", statistics.samples_per_s),
+        **_ends("samples_per_s_steps", _by_steps(reading)),
+        stalls_percent=_rounded(statistics.stalls_percent),
+        tokens_per_s=_rounded(reading.tokens_per_s),
+        tokens_per_s_per_device=_rounded(reading.tokens_per_s_per_device),
+        skipped=max(sum(line.skipped for line in lines), _overflows(reading)),
+        nan=sum(line.nan for line in lines),
+        last_loss=statistics.final_loss,
+        last_validation_loss=validation[-1][1] if validation else None,
+        memory_mib=_rounded(next(filter(None, map(memory.get, _MEMORY)), None)),
+        **{key: _rounded(mib) for key, mib in memory.items()},
+    )
+
+
+def _figures(name: str, summary: Summary | None) -> dict[str, float | None]:
+    if summary is None:
+        return {}
+    return {
+        name: _rounded(summary.value),
+        f"{name}_median": _rounded(summary.median),
+        **_ends(f"{name}_median", summary.median_confidence),
+    }
+
+
+def _by_steps(reading: Reading) -> tuple[float, float] | None:
+    """Return the 95 % interval of samples/s by the run's own steps; None: too few of them."""
+    rate, half = reading.statistics.samples_per_s, reading.statistics.half_by_steps
+    if rate is None or half is None or half >= 1:
+        return None
+    return rate.value / (1 + half), rate.value / (1 - half)
+
+
+def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_ci_low": _rounded(low), f"{name}_ci_high": _rounded(high)}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6) + 0.0  # and no -0.0
+
+
+def _overflows(reading: Reading) -> int:
+    """Count the skipped iterations by DeepSpeed's lines of rank 0, whoever logs the steps."""
+    return max((log.parser.overflows.of_run for log in reading.found.read.logs), default=0)
+
+
+def _remarks(reading: Reading) -> Iterator[str]:
+    """Say what of the logs is not in the figures."""
+    read, paths = reading.found.read, reading.paths
+    for share in read.shares:
+        if share.before is not None:
+            log, before = (read.logs[index] for index in (share.log, share.before))
+            reaches = max(step.iteration for step in log.steps)
+            up_to = f" up to {share.beyond}" if reaches > share.beyond else ""
+            yield f"{paths[log.rank]} repeats the steps of {paths[before.rank]}{up_to}"
+    yield from dict.fromkeys(
+        remark for log in read.logs for remark in log.run.remarks(str(paths[log.rank]))
+    )
+
+
+def _notes(reading: Reading, kind: type[Kind]) -> Iterator[str]:
+    """Say why a figure is not simply the log's, or is missing, and what cures it."""
+    measured, statistics = reading.measurement, reading.statistics
+    yield from statistics.unmatched.values()
+    if measured.unmeasured:
+        yield f"not measured: {unmeasured(measured.unmeasured)}"
+    rate, time = statistics.samples_per_s, statistics.step_time_ms
+    job, device = reading.tokens_per_s, reading.tokens_per_s_per_device
+    if kind.holds and (rate or time or job or device):
+        yield f"a line's time is {kind.holds}"
+    if paused := [line.paused_ms for line in measured.intervals if line.paused_ms > 0]:
+        yield (
+            f"{sum(paused) / 1000:.3g} s of evaluations and checkpoints, as the log states,"
+            f" are taken out of {counted(len(paused), 'line')}"
+        )
+    if measured.validation and kind.validates != Kind.validates:
+        yield f"the last evaluation's figure is a {kind.validates}"
+    if statistics.counted_lines == len(measured.intervals) == 1 and (rate or time or job or device):
+        yield "compilation and warm-up are in its times: it has one line"
+    elif statistics.warmup_counted:
+        yield "compilation and warm-up are in its times"
+    elif statistics.warmup:
+        found = " (found in the steps; --warmup-iters N sets them)"
+        found *= statistics.warmup_found
+        yield f"the first {counted(statistics.warmup, 'iteration')} left out{found}"
+    by_trainer = sum(line.skipped for line in measured.intervals)
+    if (overflows := _overflows(reading)) > by_trainer:
+        yield (
+            f"{overflows} iterations skipped by DeepSpeed's lines, {by_trainer} by the trainer's"
+            " own counter"
+        )
+    if skipped := statistics.steps_skipped:
+        yield f"the lines of {counted(skipped, 'skipped iteration')} left out"
+    if abs(stalls := statistics.stalls_percent or 0.0) > STALLS_PERCENT:
+        more = "more" if stalls > 0 else "less"
+        yield f"the mean step took {abs(stalls):.1f} % {more} time than the median one"
+    yield from dict.fromkeys(_sources(reading, kind))
+    logged = UNKNOWN.or_by(measured.facts)
+    for option, mine, theirs in (
+        ("--tokens-per-sample", reading.told.tokens_per_sample, logged.tokens_per_sample),
+        ("--devices", reading.told.devices, logged.devices),
+    ):
+        if mine and theirs and mine != theirs:
+            yield f"the log says {theirs}, not {option} {mine}"
+
+
+def _sources(reading: Reading, kind: type[Kind]) -> Iterator[str]:
+    """Say what a speed was worked out of, or what it needs."""
+    statistics, sizes = reading.statistics, reading.sizes
+    rate, time = statistics.samples_per_s, statistics.step_time_ms
+    job, device = reading.tokens_per_s, reading.tokens_per_s_per_device
+    steps = [step for log in reading.found.read.logs for step in log.steps]
+    tokens = any(step.tokens_per_s or step.device_tokens_per_s for step in steps)
+    if not (rate or time or job or device):
+        yield statistics.missing["step_time_ms"]
+    elif time is None:
+        yield "no step time: the lines have a rate and no batch size (--global-batch-size N)"
+    elif not any(step.step_time_ms for step in steps):
+        yield "step time from the batch size and samples/s"
+    if rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
+        yield f"samples/s from tokens/s and {sizes.tokens_per_sample} tokens per sample"
+    elif rate and not any(step.samples_per_s for step in steps):
+        told = reading.global_batch_size
+        source = (
+            f"--global-batch-size {told}" if told else "the batch size and the time on the lines"
+        )
+        yield f"samples/s from {source}"
+    elif rate and not kind.own_rate:
+        yield (
+            "samples/s as DeepSpeed computes it from ds_config's train_batch_size"
+            " (--global-batch-size puts it right)"
+        )
+    elif rate is None and reading.measurement.rate_doubt:
+        yield reading.measurement.rate_doubt
+    elif rate is None and tokens and not sizes.tokens_per_sample:
+        yield "no samples/s: tokens per sample are unknown (--tokens-per-sample N)"
+    elif rate is None and time and not reading.batch_size:
+        yield "no samples/s: the lines have no batch size (--global-batch-size N)"
+    if rate and job and not any(step.tokens_per_s for step in steps):
+        yield f"tokens/s from samples/s and {sizes.tokens_per_sample} tokens per sample"
+    elif job is None and device is not None:
+        yield "no tokens/s of the job: the lines have a device's (--devices N)"
