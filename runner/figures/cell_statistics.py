@@ -241,12 +241,12 @@ def _series(
 
 
 def _iterations(interval: Interval, run: Record) -> float:
-    return max(interval.iterations, 1)
+    return max(interval.iterations, interval.timed, 1)
 
 
 def _samples(interval: Interval, run: Record) -> float:
     batch = measured(interval.global_batch_size or run.global_batch_size)
-    return max(interval.iterations, 1) * (batch or 1)
+    return max(interval.iterations, interval.timed, 1) * (batch or 1)
 
 
 def _times(rates: Sequence[Sequence[Value]], times: Sequence[Sequence[Value]]) -> list[list[float]]:
@@ -283,7 +283,8 @@ def _why_no_times(
         return f"no logged interval lies wholly after warm-up ({warm[0]} iterations)"
     if not any(counted):
         return "the optimiser skipped a step in every interval after warm-up"
-    return "the log shows neither step times nor a throughput to derive them from"
+    untimed = next((why for run in runs if (why := run.measurement.untimed)), "")
+    return untimed or "the log shows neither step times nor a throughput to derive them from"
 
 
 def _log_tflops(counted: Iterable[Iterable[Interval]]) -> float | None:

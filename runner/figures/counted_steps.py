@@ -5,6 +5,8 @@ the run's first logged line (runner/logs/nodes.py has the rule); where no `warmu
 warmup.py finds where each run's ends. Of those, an interval in which the optimiser skipped an
 iteration (loss-scale overflow) is left out of the time statistics, because a skipped iteration does
 less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
+One whose time is of earlier iterations, too (a moving average, a mean since an earlier line),
+counts and has no time.
 
 Samples per second of an interval is the logged value, else `global_batch_size * 1000 /
 step_time_ms`; a step time that the log lacks is derived the other way round.
@@ -12,6 +14,7 @@ step_time_ms`; a step time that the log lacks is derived the other way round.
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import Warmup, began_after
@@ -29,10 +32,17 @@ def measured(value: float | None) -> float | None:
 
 
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
-    """Return the intervals whose iterations all come after the run's first `warmup_iters`."""
+    """Return the intervals whose iterations all come after the run's first `warmup_iters`; without
+    a time where that is of earlier ones, too.
+    """
     rule = Warmup(warmup_iters)
+    late = [line for line in intervals if rule.over(line.iteration, line.iterations)]
+    begins = min((line.iteration - line.iterations for line in late), default=0)
     return [
-        interval for interval in intervals if rule.over(interval.iteration, interval.iterations)
+        replace(line, step_time_ms=None, samples_per_s=None)
+        if line.iteration - max(line.timed, line.remembers) < begins
+        else line
+        for line in late
     ]
 
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
 import numpy as np
-from numpy.typing import NDArray
 
-from runner.figures.run_mean import Floats, half_width
+from runner.figures.run_mean import half_width
 from runner.figures.student import quantile
 
 
@@ -31,23 +30,13 @@ def median_interval(runs: Sequence[Sequence[float]]) -> tuple[float, float] | No
 
 def _of_one(run: Sequence[float]) -> tuple[float, float] | None:
     series = np.asarray(run, np.float64)
-    return of_counted(*np.unique(series, return_counts=True), median(run), series)
-
-
-def of_counted(
-    values: Floats, counts: NDArray[np.int64], middle: float, order: Floats
-) -> tuple[float, float] | None:
-    """Compute it of one run, of which is known how often each value was seen (in their order), the
-    median, and in the run's `order` the newest lines: how alike neighbours are.
-    """
-    above, below = order > middle, order < middle
+    above, below = series > (middle := median(run)), series < middle
     halves = [half_width(side - side.mean())[0] for side in map(np.float64, (above, ~below))]
     if None in halves or above.all() or below.all():  # it has drifted away from its median
         return None
-    count = int(counts.sum())
-    half = max(filter(None, halves), default=0.0) * math.sqrt(len(order) / count)
-    outside = math.floor((count - 1) / 2 - half * count)
+    count = len(series)
+    outside = math.floor((count - 1) / 2 - max(filter(None, halves), default=0.0) * count)
     if outside < 0:
         return None
-    low, high = np.searchsorted(counts.cumsum(), (outside, count - 1 - outside), "right").tolist()
-    return float(values[low]), float(values[high])
+    ordered = np.sort(series)
+    return float(ordered[outside]), float(ordered[count - 1 - outside])

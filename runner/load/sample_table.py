@@ -96,12 +96,12 @@ def read_samples(data: bytes) -> SampleTable:
         _rows(header, b"".join(body for _, body in bodies)) if len(header) > 2 else _npus(bodies)
         for header, bodies in groupby(_sections(data), key=lambda section: _kind(section[0]))
     ]
-    frame = pd.concat(frames or [_npus([])], ignore_index=True)
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames or [_npus([])])
     rows = len(frame)
 
     def column(name: str) -> Floats:
-        values = frame[name] if name in frame else np.full(rows, np.nan)
-        return np.asarray(values, dtype=np.float64)
+        values = np.asarray(frame[name] if name in frame else [np.nan] * rows, dtype=np.float64)
+        return np.where((values >= 0) & (values <= LARGEST_QUANTITY), values, np.nan)
 
     codes, names = pd.factorize(frame[_DEVICE] if _DEVICE in frame else np.full(rows, CPU))
     bits = np.full(rows, UNTOLD, dtype=np.int64)
@@ -179,13 +179,12 @@ def _rows(header: Sequence[str], body: bytes) -> "DataFrame":
             value = _time if name == _TIMES else _number
             values = {text: value(str(text).strip()) for text in frame[name].unique()}
             frame[name] = frame[name].map(values).astype("float64")
-    frame[figures] = frame[figures].where(
-        frame[figures].ge(0) & frame[figures].le(LARGEST_QUANTITY)
-    )
     frame[_DEVICE] = frame[_DEVICE] if _DEVICE in known else CPU
-    if _USED not in known:
-        frame = frame[frame[_BUSY].notna()] if _BUSY in known else frame[:0]
-    return frame[frame[_TIMES].notna()]
+    needed = [_TIMES, *([] if _USED in known else [_BUSY])]
+    if not {*needed} <= {*known}:
+        return frame[:0]
+    told = np.all([frame[name].between(0, LARGEST_QUANTITY) for name in needed], axis=0)
+    return frame if told.all() else frame[told]
 
 
 def _npus(tables: Iterable[tuple[Sequence[str], bytes]]) -> "DataFrame":

@@ -78,6 +78,7 @@ class Kind(ABC):
     out of something else on them, and `out_of` from what. Recorded logs hold both to it.
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
     its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
+    `untimed` why lines have none that the counted steps alone make, with the cure,
     `validates` what the figure of its evaluations is. `places_known`: its steps have the
     position of their lines in the text.
     """
@@ -97,6 +98,7 @@ class Kind(ABC):
     out_of: str = ""
     loss_kind: LossKind = ""
     holds: str = ""
+    untimed: str = ""
     validates: str = "validation loss"
     places_known: bool = True
 

@@ -30,6 +30,8 @@ class LoggedStep:
     tflop_per_s: float | None = None  # of one device, by the trainer
     energy_j: float | None = None  # of one device and iteration, by the trainer
     paused_ms: float = 0.0  # taken out of the line's time
+    timed: int = 0  # iterations that its time is the mean of, where it covers fewer
+    remembers: int = 0  # iterations that its time, a moving average, is made of; 0: what it covers
     unmeasured: int = 0  # times and rates on the line that measure nothing
     offset: int = 0  # in the text, of the line
 
@@ -68,6 +70,8 @@ class LoggedStep:
             device_tokens_per_s=self.device_tokens_per_s,
             global_batch_size=batch or None,
             paused_ms=self.paused_ms,
+            timed=self.timed,
+            remembers=self.remembers,
         )
 
 

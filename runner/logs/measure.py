@@ -103,6 +103,7 @@ def read_logs(
         unmeasured=sum(step.unmeasured for log in chosen for step in log.steps),
         loss_kind=chosen[0].parser.loss_kind if chosen else "",
         contradicted=tuple(sorted(remarks)),
+        untimed=chosen[0].parser.untimed if chosen else "",
         validation=tuple(sorted(validation.items())),
         compile_s=largest(notes.compile_s for notes in every),
         missing=missing_in_all(log.parser.missing for parts in readings.values() for log in parts),

@@ -50,6 +50,10 @@ DATA_PARALLEL = "data_parallel"  # every system has it: what its other parallel 
 LossKind = Literal["", "iteration", "window", "running"]
 
 
+# By what times are: the trainer's own words, or when its lines arrived.
+Clock = Literal["log", "arrivals"]
+
+
 @dataclass(frozen=True)
 class Interval:
     """One logged line of a trainer.
@@ -62,7 +66,9 @@ class Interval:
     whole job's and `device_tokens_per_s` one device's, where the trainer prints those.
     `global_batch_size` is the samples of one iteration of this line, where the log says it (None:
     the run's own). `paused_ms` is the time of evaluations and checkpoints that the log states and
-    that was taken out of `step_time_ms`, over all iterations of the line.
+    that was taken out of `step_time_ms`, over all iterations of the line. `timed` is how many
+    iterations the time is the mean of, where that is more than the line covers, `remembers` how
+    many a moving average is made of: what came before is less than 1 % of it.
     """
 
     iteration: int
@@ -79,6 +85,8 @@ class Interval:
     device_tokens_per_s: float | None = None
     global_batch_size: int | None = None
     paused_ms: float = 0.0
+    timed: int = 0
+    remembers: int = 0
 
 
 @dataclass(frozen=True)
@@ -202,6 +210,8 @@ class Measurement:
     missing: Mapping[str, str] = field(default_factory=dict)
     contradicted: tuple[str, ...] = ()
     rate_doubt: str = ""  # which of them says that no samples/s can be right
+    untimed: str = ""  # why its lines may have no time that the counted steps alone make
+    clock: Clock = "log"  # what the times are by
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""

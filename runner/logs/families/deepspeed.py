@@ -50,6 +50,7 @@ _TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
 # stands there the engine's print of its configuration (0.7.6 config.py:999).
 _ACCUMULATION_MARK = b"gradient_accumulation_steps .."
 _ACCUMULATION = re.compile(rb"gradient_accumulation_steps \.+ ([1-9]\d{0,8})\s")
+UNTIMED = 2  # first steps, which the throughput timer leaves out
 _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=([1-9]\d{0,8}), ")
 
 
@@ -91,14 +92,17 @@ class DeepSpeedPipe(LineParser):
 
 
 class DeepSpeedTimer(LineParser):
-    """The throughput timer's lines: the window's own rate, else the running average."""
+    """The throughput timer's lines: the window's own rate, else what two running means make."""
 
     name = "deepspeed_timer"
     says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
     candidates = _CANDIDATES
     gives = ("samples_per_s", "memory_allocated_mib")
     own_rate = False
-    holds = "the mean over its steps; evaluations and checkpoints are not in it"
+    holds = (
+        "the mean over its steps, of 0.6 worked out of two means since the start; evaluations and"
+        " checkpoints are not in it"
+    )
     step = rb"SamplesPerSec="
     marker = b"SamplesPerSec="
     head = re.compile(
@@ -111,6 +115,7 @@ class DeepSpeedTimer(LineParser):
         super().__init__()
         self._accumulation = 1  # micro steps of a step, by the log
         self._counted = 0  # steps by the engine's counter, since the timer's last line
+        self._mean = (0, 0.0)  # what the mean is of on the line before: steps, and its time
 
     def look(self, text: bytes, at: int) -> None:
         """Read what turns micro steps into steps."""
@@ -133,14 +138,28 @@ class DeepSpeedTimer(LineParser):
         memory = _TIMER_MEMORY.search(tail)
         if memory and (gib := quantity(memory[1])) is not None:
             self.notes.allocated(gib * 1024)
-        iteration = whole_number(head[1])
+        iteration, steps = whole_number(head[1]), whole_number(head[3] or head[1]) or 0
         if head[2]:
             iteration = self._step(whole_number(head[2]) or 0, whole_number(head[3]) or 0)
         if not iteration:
             return None
         return LoggedStep(
-            iteration, samples_per_s=number(current[1]) if current else number(head[4])
+            iteration,
+            samples_per_s=number(current[1]) if current else self._since_before(steps, head[4]),
         )
+
+    def _since_before(self, steps: int, printed: bytes) -> float | None:
+        """Return the rate since the line before: printed is the mean since the third step (0.6.0
+        utils/timer.py, avg_samples_per_sec).
+        """
+        mean = number(printed)
+        if not mean:
+            return None
+        now = max(steps - UNTIMED, 1)
+        before, time = self._mean if self._mean[0] < now else (0, 0.0)
+        self._mean = (now, now / mean)
+        took = now / mean - time
+        return (now - before) / took if took > 0 else None
 
 
 class DeepSpeedStep(LineParser):

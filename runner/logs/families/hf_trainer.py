@@ -9,13 +9,17 @@
   a second at most). tqdm takes the bar away, writes the object and draws the bar again, so the bar
   behind it has the step. Without bars (`disable_tqdm`) the epoch says it, where the log has `Num
   update steps per epoch` (5.x, `logging.set_verbosity_info()`) and the epoch's digits are enough;
-* the time is the bar's rate, tqdm's own average of about the last three bars (its smoothing: 0.3).
-  It includes evaluations, so a line has no time before SETTLED bars were drawn since the last;
+* with `include_num_input_tokens_seen` an object says `train_runtime`, the seconds since training
+  began with all that came between, to four digits. What a line's own time is follows from two of
+  them, where they are far enough apart for it to be known within 5 %;
+* else the time is the bar's rate, a moving average (runner/logs/tqdm.py): of how many iterations
+  is told with it, and a line has none while an evaluation is more than 1 % of it;
 * `train_samples_per_second` at the end is of the whole run with its start, evaluations and
   checkpoints, and of all steps even where a run was resumed: no line's rate. It is not read;
 * 5.x prints four digits of each figure; `eval_loss` is an evaluation's, `train_loss` a mean of all.
 """
 
+import math
 import re
 
 from runner.logs.kind import Candidate, Sign
@@ -23,8 +27,10 @@ from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
+from runner.logs.tqdm import Average
 
-SETTLED = 30  # bars after which an evaluation is less than 1 % of tqdm's average: 0.7 ** 30
+PRECISE = 20  # units of a runtime's last digit, so that one is 5 %
+MOST_BARS = 8  # of different totals: of datasets, evaluations, the training
 LONGEST = 2000  # bytes of an object
 _OBJECT = re.compile(
     rb"\{'loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
@@ -34,6 +40,7 @@ _NORM = re.compile(rb"'grad_norm': '?" + PRINTED + rb"(?=[',]|$)", re.IGNORECASE
 _VALIDATED = re.compile(
     rb"\{'eval_loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
 )
+_RUNTIME = re.compile(rb"'train_runtime': '?(\d[\d.]{0,20}(?:e[+-]\d{1,3})?)'?(?=[,}]|$)")
 _EPOCH = re.compile(rb"'epoch': '?(\d{1,6}(?:\.(\d{1,20}))?)'?(?=,|$)")
 _SIZES = re.compile(
     rb"(Total train batch size|Total optimization steps|Num update steps per epoch)"
@@ -43,7 +50,7 @@ _OBJECT_MARK, _EVALUATION_MARK = b"{'loss': ", b"{'eval_"
 _SIZE_MARKS = (b"Total train batch", b"Total optimization", b"Num update steps")
 _CANDIDATES = (Candidate("command"),)
 _WORDS = Sign((b"***** running training *****", b"transformers/trainer.py", b"llamafactory"))
-_DIGITS = 4  # of an epoch
+_DIGITS = 4  # of a figure of 5.x
 
 
 class HfTrainer(LineParser):
@@ -63,10 +70,15 @@ class HfTrainer(LineParser):
     )
     gives: tuple[str, ...] = ("loss", "grad_norm", "global_batch", "train_iters")
     works_out: tuple[str, ...] = ("step_time_ms",)
-    out_of = "the rate of tqdm's bar"
+    out_of = "the seconds since training began, or the rate of tqdm's bar"
     loss_kind = "window"
     holds = (
-        "tqdm's mean of about the last three steps, missing near evaluations; checkpoints are in it"
+        "the mean since the line before, or tqdm's moving average; missing near evaluations;"
+        " checkpoints are in it"
+    )
+    untimed = (
+        "the only time is tqdm's moving average, of which steps that are not counted are more than"
+        " 1 %: run it by bench, or with include_num_input_tokens_seen, which logs train_runtime"
     )
     step = rb"\{'loss': "
     success = rb"\{'train_runtime': "
@@ -82,13 +94,18 @@ class HfTrainer(LineParser):
         self._object: re.Match[bytes] | None = None
         self._waiting = 0  # objects since the last bar
         self._validation: float | None = None  # of an evaluation, whose step the next bar says
-        self._bar = 0  # the last step that a bar of the training said
-        self._drawn = SETTLED  # bars since the last evaluation
+        self._written = False  # since the last bar: the next one is drawn for that
+        self._bars: dict[bytes, Average] = {}  # by their totals
+        self._runtime = (0, 0.0)  # step and seconds of the last line with a time
+        self._evaluated = False  # since then
 
     def look(self, text: bytes, at: int) -> None:
         """Read an object, that an evaluation was, or a size of the run."""
+        self._written |= not text.startswith(_SIZE_MARKS, at)
         if text.startswith(_EVALUATION_MARK, at):
-            self._drawn = 0
+            self._evaluated = True
+            for average in self._bars.values():
+                average.pause()
             validated = _VALIDATED.match(text, at)
             self._validation = number(validated[1]) if validated else self._validation
         elif text.startswith(_OBJECT_MARK, at):
@@ -103,23 +120,49 @@ class HfTrainer(LineParser):
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read the object before a bar, as the step of the bar."""
-        iteration, total = whole_number(head[1]) or 0, head[2].decode()
+        iteration, total = whole_number(head[1]) or 0, head[2]
         if self._object and iteration:
-            self.notes.facts[TRAIN_ITERS] = total  # no other bar stands right behind an object
-        if self.notes.facts.get(TRAIN_ITERS) == total and iteration != self._bar:
-            self._bar = iteration
-            self._drawn += 1
-        if self._validation is not None and self.notes.facts.get(TRAIN_ITERS) == total:
+            self.notes.facts[TRAIN_ITERS] = total.decode()  # no other bar stands behind an object
+        if self._validation is not None and self.notes.facts.get(TRAIN_ITERS) == total.decode():
             self.notes.validated(iteration, self._validation)
             self._validation = None
         match, self._object, self._waiting = self._object, None, 0
+        written, self._written = self._written, False
+        if not written:
+            self._drawn(head)
         if match is None or not iteration:
             return None
-        row = self._logged(iteration, match)
-        figure = number(head[3])
-        if figure and self._drawn >= SETTLED:
-            row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
+        return self._timed(self._logged(iteration, match), head, match[2])
+
+    def _drawn(self, head: re.Match[bytes]) -> None:
+        """Note a bar that tqdm drew by itself."""
+        average = self._bars[head[2]] = self._bars.pop(head[2], None) or Average()
+        if len(self._bars) > MOST_BARS:
+            del self._bars[next(iter(self._bars))]
+        average.drawn(whole_number(head[1]) or 0, _step_s(head))
+
+    def _timed(self, row: LoggedStep, head: re.Match[bytes], words: bytes) -> LoggedStep:
+        """Add the time of a step: of two runtimes, else of the bar's rate."""
+        bars = self._bars.get(head[2], Average())
+        runtime = _RUNTIME.search(words)
+        seconds = number(runtime[1]) if runtime else None
+        if runtime and seconds:
+            self._of_runtime(row, seconds, _unit(runtime[1], seconds), bars)
+        elif (rate := _step_s(head)) and bars.is_of_steps:
+            row.step_time_ms = rate * 1000
+            row.remembers = row.iteration - bars.since
         return row
+
+    def _of_runtime(self, row: LoggedStep, seconds: float, unit: float, bars: Average) -> None:
+        """Add the mean since an earlier line; of the first one since training began, if it did."""
+        step, before = self._runtime
+        known = (0 < step < row.iteration and seconds >= before) or (not step and bars.from_start)
+        if known and seconds - before < PRECISE * unit:
+            return
+        if known and not self._evaluated:
+            row.timed = row.iteration - step
+            row.step_time_ms = (seconds - before) * 1000 / row.timed
+        self._runtime, self._evaluated = (row.iteration, seconds), False
 
     def _logged(self, iteration: int, match: re.Match[bytes]) -> LoggedStep:
         loss, norm = number(match[1]), _NORM.search(match[2])
@@ -140,7 +183,7 @@ class HfTrainerAfterBars(HfTrainer):
     mentions = ()
     head = re.compile(
         rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}"
-        rb"(?:, {0,9}([\d.]{1,12}|\?)(it/s|s/it))?\] {0,200}(?=\{'loss': )"
+        rb"(?:, {0,9}([\d.]{1,12}|\?)(it/s|s/it))?\] {0,200}"
     )
     context = (_EVALUATION_MARK, *_SIZE_MARKS)
 
@@ -151,15 +194,14 @@ class HfTrainerAfterBars(HfTrainer):
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read the object behind a bar, of a line that holds no other."""
+        self._drawn(head)
         match = _OBJECT.match(tail)
         if not match or match[0] in self._held_back or _OBJECT_MARK in tail[match.end() :]:
             return None
         iteration = whole_number(head[1]) or 0
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
         row = self._logged(iteration, match) if iteration else None
-        if row and (figure := number(head[3])):
-            row.step_time_ms = 1000 / figure if head[4] == b"it/s" else figure * 1000
-        return row
+        return self._timed(row, head, match[2]) if row else None
 
 
 class HfTrainerEpochs(HfTrainer):
@@ -172,9 +214,13 @@ class HfTrainerEpochs(HfTrainer):
     works_out = ()
     out_of = ""
     holds = ""
+    untimed = (
+        "the log has no bars and no train_runtime: run it by bench, or with"
+        " include_num_input_tokens_seen, which logs that"
+    )
     marker = _OBJECT_MARK
     head = _OBJECT
-    context = _SIZE_MARKS
+    context = (_EVALUATION_MARK, *_SIZE_MARKS)
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read an object, where its epoch is one step's alone."""
@@ -190,4 +236,21 @@ class HfTrainerEpochs(HfTrainer):
         certain = (
             error < 0.5 and abs(value * steps_per_epoch - iteration) <= error + 1e-6 * iteration
         )
-        return self._logged(iteration, head) if certain and iteration else None
+        if not certain or not iteration:
+            return None
+        row, runtime = self._logged(iteration, head), _RUNTIME.search(head[2])
+        if runtime and (seconds := number(runtime[1])):
+            self._of_runtime(row, seconds, _unit(runtime[1], seconds), Average())
+        return row
+
+
+def _step_s(bar: re.Match[bytes]) -> float | None:
+    """Return the seconds of a step by a bar's rate."""
+    figure = number(bar[3]) if bar[3] else None
+    return figure and (1 / figure if bar[4] == b"it/s" else figure)
+
+
+def _unit(text: bytes, value: float) -> float:
+    """Return what a figure's last digit may stand for: 5.x prints four, and no zeros behind."""
+    digits = math.floor(math.log10(value)) - _DIGITS + 1
+    return 10.0 ** (digits if b"e" in text else min(digits, -len(text.partition(b".")[2])))

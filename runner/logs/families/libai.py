@@ -156,6 +156,9 @@ def _counted_from(printed: int, samples: float | None) -> int | None:
     return None if from_1 == from_0 else int(from_1)
 
 
+MEDIAN_OF = 20  # iterations, by its trainer's EventStorage.history
+
+
 class LiBaiMetrics(LineParser):
     """metrics.json: one object a line. Its `time` is the median of the last 20 iterations (s)."""
 
@@ -166,6 +169,10 @@ class LiBaiMetrics(LineParser):
     gives = ("step_time_ms", "loss")
     loss_kind = "running"
     holds = "the median of the last 20 iterations; evaluations and checkpoints are not in it"
+    untimed = (
+        "a line's time is the median of its last 20 iterations, and some of those are not counted:"
+        " give log.txt beside metrics.json, or run it by bench"
+    )
     marker = b'"iteration": '
     head = re.compile(rb"^\s*(\{.*\})\s*$")
 
@@ -185,6 +192,7 @@ class LiBaiMetrics(LineParser):
             step_time_ms=None if seconds is None else seconds * 1000,
             loss=loss,
             nan=int(loss is None),
+            remembers=min(MEDIAN_OF, iteration + 1),
         )
 
 

@@ -10,11 +10,14 @@ from runner.tables.formatting import MISSING, number_text, percent_text
 from runner.tables.row import NO_ARCHITECTURE, NO_LENGTH, Row
 from runner.terms.record import MIXED_FP8
 
-_SOURCES = ("log", "derived", "mixed")
-
 
 def _summary_field(quantity: str, field: str) -> Value:
     return lambda row: getattr(getattr(row.statistics, quantity), field, None)
+
+
+def _clock(row: Row) -> str | None:
+    """Say what the row's times are by; None of one without any."""
+    return row.record.measurement.clock if row.statistics.times else None
 
 
 def _no_interval(row: Row) -> str:
@@ -149,6 +152,7 @@ SPEED = (
     ),
     _of("samples_per_s", "spread_of", type=("intervals", "repeats")),
     _of("samples_per_s", "source", type=("log", "derived", "mixed")),
+    Column("clock", _clock, ("log", "arrivals")),
     _of("samples_per_s", "median", title="samples/s\nmedian", place=410, worth=10),
     _of("samples_per_s", "median_ci_low"),
     _of("samples_per_s", "median_ci_high"),

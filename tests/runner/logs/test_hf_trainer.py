@@ -27,6 +27,7 @@ def test_a_recorded_log() -> None:
     assert steps[0].step_time_ms == pytest.approx(1000 / 13.91)
     assert steps[0].samples_per_s == pytest.approx(8 * 13.91)
     assert [step.step_time_ms is None for step in steps] == [False] * 4 + [True] * 4  # evaluated
+    assert [step.remembers for step in steps[:4]] == [5, 10, 15, 20]  # its first step is in all
     assert found.train_iters == 40
 
 
@@ -35,6 +36,9 @@ def test_auto(read: Any) -> None:
     assert (result["system"], result["family"]) == ("command", "hf_trainer")
     assert (result["logged_lines"], result["last_loss"]) == (8, 6.15)
     assert result["step_time_ms_median"] == pytest.approx((1000 / 12.86 + 1000 / 11.53) / 2)
+    warm = read(RECORDED, warmup_iters=None)
+    assert warm["step_time_ms"] is None
+    assert "run it by bench, or with include_num_input_tokens_seen" in warm["reason"]
 
 
 def test_without_bars_the_epoch_says_the_step(read: Any) -> None:
@@ -109,3 +113,75 @@ def test_a_log_that_ends_behind_an_object_has_its_steps_until_there() -> None:
     text = RECORDED[: RECORDED.rindex(b"{'loss'") + 30]
     found = measure(READERS, {0: [text]})
     assert [step.iteration for step in found.intervals] == [5, 10, 15, 20, 25, 30, 35]
+
+
+# --- a first step that tqdm remembers -------------------------------------------------------------
+
+
+def drawn(
+    steps: int,
+    step_s: float,
+    *,
+    first_s: float = 31.0,
+    evaluate: int = 0,
+    runtime: bool = False,
+    each: int = 5,
+) -> str:
+    """A log with the bars that tqdm 4.67 draws (std.py, EMA, `update`), and a redrawn one behind
+    each object; an evaluation takes 3 s.
+    """
+    text, now, done, drawn_at, at = [], 0.0, 0, 0, 0.0
+    average = [0.0, 0.0]
+
+    def bar() -> str:
+        rate = average[0] / average[1] if average[1] else 0.0
+        words = f"{rate:5.2f}it/s" if rate > 1 else f"{1 / rate:5.2f}s/it" if rate else "?it/s"
+        return f"\r 5%|#| {done}/{steps} [00:{int(now) % 60:02d}<00:09, {words}]"
+
+    text.append(bar())
+    for done in range(1, steps + 1):
+        now += step_s if done > 1 else first_s
+        if now - at >= 0.1:
+            newest = (done - drawn_at, now - at)
+            average = [0.3 * new + 0.7 * old for new, old in zip(newest, average, strict=True)]
+            drawn_at, at = done, now
+            text.append(bar())
+        if done % each == 0:
+            words = f", 'train_runtime': '{now:.4g}'" if runtime else ""
+            text.append(f"\r{{'loss': '2.5', 'epoch': '0.1'{words}}}\n{bar()}")
+        if evaluate and done % evaluate == 0:
+            now += 3.0
+            text.append(f"\r{{'eval_loss': '2.5', 'epoch': '0.1'}}\n{bar()}")
+    return "".join(text) + "\n{'train_runtime': '9', 'train_loss': '2.5'}\n"
+
+
+@pytest.mark.made_log
+@pytest.mark.parametrize("warmup", [None, 20])
+@pytest.mark.parametrize(
+    ("steps", "step_s", "more"),
+    [
+        (60, 0.05, {"runtime": True}),
+        (400, 0.05, {"runtime": True, "evaluate": 20}),
+        (3000, 0.2, {"runtime": True, "each": 1}),  # digits end: one line of ten has a time
+        (400, 0.05, {}),
+        (200, 1.0, {"each": 10}),
+        (800, 0.05, {"evaluate": 200}),
+    ],
+)
+def test_no_time_holds_a_slow_first_step_or_an_evaluation(
+    read: Any, steps: int, step_s: float, more: dict[str, Any], warmup: int | None
+) -> None:
+    """Steps of 50 ms behind one of 31 s were 68 ms and more."""
+    result = read(drawn(steps, step_s, **more).encode(), warmup_iters=warmup)
+    assert result["step_time_ms"] == pytest.approx(step_s * 1000, rel=0.005)
+
+
+@pytest.mark.made_log
+@pytest.mark.parametrize("more", [{"steps": 60}, {"steps": 800, "evaluate": 20}])
+def test_where_nothing_but_such_bars_says_a_time_the_reason_names_the_cure(
+    read: Any, more: dict[str, Any]
+) -> None:
+    result = read(drawn(step_s=0.05, **more).encode(), warmup_iters=20, global_batch_size=16)
+    assert (result["step_time_ms"], result["samples_per_s"]) == (None, None)
+    assert "tqdm's moving average" in result["reason"]
+    assert "run it by bench, or with include_num_input_tokens_seen" in result["reason"]

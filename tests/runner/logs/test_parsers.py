@@ -8,7 +8,7 @@ import pytest
 
 from runner.commands.parse import parse
 from runner.figures.counted_steps import late_intervals
-from runner.logs.kinds import readers_of
+from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.measure import measure
 from runner.logs.patterns import LinePattern, readers_of_patterns
 from tests.runner.logs.made_lines import (
@@ -179,6 +179,15 @@ def test_other_spellings_of_overflow(read: Any, words: str) -> None:
 
 def test_overflow_is_not_counted_twice_beside_a_counter_that_works(read: Any) -> None:
     assert read([megatron(1), overflow(), megatron(2, skipped=1)])["skipped"] == 1
+
+
+def test_deepspeeds_mean_since_the_start_is_the_difference_of_two(read: Any) -> None:
+    """10 s were lost between the first two lines: the third still says 11.7, which was a figure."""
+    seconds = {10: 4.0, 20: 19.0, 30: 24.0}  # of the timer, which leaves two steps out
+    lines = [f"0/{n}, SamplesPerSec={10 * (n - 2) / s}, " for n, s in seconds.items()]
+    steps = measure(readers_of_family("deepspeed"), {0: ["\n".join(lines).encode() + b"\n"]})
+    rates = [step.samples_per_s for step in steps.intervals]
+    assert rates == pytest.approx([20.0, 100 / 15, 20.0])
 
 
 def test_a_rate_that_the_line_itself_contradicts_is_no_figure(read: Any) -> None:
