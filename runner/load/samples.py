@@ -24,13 +24,14 @@ from runner.folder.attempt import clock_ahead_s
 from runner.folder.endings import Ending
 from runner.folder.packed import has_part, read_part
 from runner.folder.stored import UnreadableError, load
-from runner.load import energy, tensorboard
+from runner.load import energy
 from runner.load import telemetry as telemetries
 from runner.load.arrivals import arrivals_of
 from runner.load.over_time import NodeCurves, over_time
 from runner.load.sample_table import CPU, read_samples
 from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
 from runner.load.window import Seen, Window, steady_window, times_of_steps
+from runner.logs import tensorboard
 from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.systems.common.registry import load_system

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.load.tensorboard import losses, masked_crc, parse_events, records, scalars
+from runner.logs.tensorboard import losses, masked_crc, parse_events, records, scalars
 
 
 def varint(value: int) -> bytes:
