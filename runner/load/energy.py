@@ -48,11 +48,6 @@ class NodeEnergy(NamedTuple):
     missing: str = ""
 
 
-def energy(nodes: Iterable[NodeSamples]) -> Energy:
-    """Add up all devices of all nodes, each over its node's window."""
-    return together([of_node(node) for node in nodes])
-
-
 def together(nodes: Sequence[NodeEnergy]) -> Energy:
     """Add up the parts of a run's nodes; none where one of them is missing."""
     if missing := next((node.missing for node in nodes if node.missing), ""):
@@ -105,11 +100,6 @@ class NodeThermals(NamedTuple):
     temperature_c: float | None
     sm_clock_mhz: float | None
     events: int | None  # all bits that were set; None: no sample says it
-
-
-def thermals(nodes: Iterable[NodeSamples]) -> Thermals:
-    """Look at the samples of all devices within their windows, and before their nodes began."""
-    return heat_of([thermals_of_node(node) for node in nodes])
 
 
 def thermals_of_node(node: NodeSamples) -> NodeThermals:

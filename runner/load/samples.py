@@ -8,7 +8,7 @@ in an older campaign `timeline.jsonl` (or an archive of them), and
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -36,16 +36,7 @@ from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
 from runner.systems.common.registry import load_system
 from runner.terms.orders import LOG_LIMIT_BYTES
-from runner.terms.record import (
-    Energy,
-    FirstStep,
-    Interval,
-    Measurement,
-    Record,
-    Telemetry,
-    Thermals,
-    Utilisation,
-)
+from runner.terms.record import Interval, Measurement, Record
 
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
 # As bench and supervisors write them; others are read as any JSON is.
@@ -56,19 +47,6 @@ _OUR_POLL = re.compile(
 )
 _POLL = Fields({"node": Number(), "log_bytes": Whole()}, {"received": (Number(), 0.0)})
 MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
-
-
-@dataclass(frozen=True)
-class SamplesSummary:
-    """What a run's samples, logs and polls say together; None: nothing."""
-
-    energy: Energy | None = None
-    thermals: Thermals | None = None
-    telemetry: Telemetry | None = None
-    memory_used_mib: float | None = None
-    utilisation_percent: float | None = None
-    first_step: FirstStep | None = None
-    curves: Mapping[int, NodeCurves] = field(default_factory=dict)  # by node rank
 
 
 def with_fetched(
@@ -85,7 +63,7 @@ def with_fetched(
     device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    measured = _measured(record.measurement, _summary(record, nodes, devices, readers))
+    measured = _measured(record, nodes, devices, readers)
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
@@ -93,13 +71,13 @@ def with_fetched(
     return record if measured is record.measurement else replace(record, measurement=measured)
 
 
-def _summary(
+def _measured(
     record: Record,
     nodes: Mapping[int, Path],
     devices: Mapping[int, Sequence[int]],
     readers: Readers | None,
-) -> SamplesSummary:
-    """Read the nodes' folders."""
+) -> Measurement:
+    """Return the run's measurement with what its nodes' folders say beside its logs."""
     sampled = {rank: node for rank, node in nodes.items() if has_part(node, names.SAMPLES)}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
@@ -110,40 +88,12 @@ def _summary(
         rank: _times(readers, node, polls[rank], lasted[rank][1]) for rank, node in nodes.items()
     }
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
-    earliest = min((start for start in starts if start), default=None)
+    measured = record.measurement
+    if earliest := min((start for start in starts if start), default=None):
+        measured = replace(measured, first_step=earliest)
     if not sampled:
-        return SamplesSummary(first_step=earliest)
-    windows = _windows(record, times, polls)
-    return replace(_sampled(record, sampled, devices, windows, began), first_step=earliest)
-
-
-def _measured(measured: Measurement, summary: SamplesSummary) -> Measurement:
-    """Return a measurement with what samples say beside its logs."""
-    if summary.first_step:
-        measured = replace(measured, first_step=summary.first_step)
-    if summary.curves:
-        curves = summary.curves.items()
-        measured = replace(
-            measured,
-            busy={rank: curve.busy for rank, curve in curves},
-            power_w={rank: curve.power_w for rank, curve in curves},
-            memory_mib={rank: curve.memory_mib for rank, curve in curves},
-        )
-    if summary.memory_used_mib is not None:
-        measured = replace(measured, memory_used_mib=summary.memory_used_mib)
-    if summary.utilisation_percent is not None:
-        percent = summary.utilisation_percent
-        measured = replace(measured, utilisation=Utilisation(percent, "samples"))
-    return (
-        replace(
-            measured,
-            energy=summary.energy or measured.energy,
-            thermals=summary.thermals or measured.thermals,
-            telemetry=summary.telemetry or measured.telemetry,
-        )
-        if summary.energy
-        else measured
-    )
+        return measured
+    return _sampled(record, measured, sampled, devices, _windows(record, times, polls), began)
 
 
 def _events(folder: Path) -> list[Path]:
@@ -201,16 +151,16 @@ def _behind_s(polls: Sequence["_Poll"]) -> float:
 
 def _sampled(
     record: Record,
+    measured: Measurement,
     nodes: Mapping[int, Path],
     devices: Mapping[int, Sequence[int]],
     windows: Mapping[int, Window | None],
     began: Mapping[int, float | None],
-) -> SamplesSummary:
-    """Sum up the samples of those nodes that have some."""
-    processors = record.device_kind == CPU
-    readings: list[_NodeReading] = []
+) -> Measurement:
+    """Add what the samples of those nodes say that have some."""
+    readings, busy = [], []
     curves: dict[int, NodeCurves] = {}
-    peaks: list[float] = []
+    peaks: list[float | None] = []
     for rank in sorted({*windows, *nodes}):
         # One node's samples are held at a time: those of all would be gigabytes.
         had = sorted(map(str, devices.get(rank, ())))
@@ -219,47 +169,30 @@ def _sampled(
             if rank in devices:
                 table = table.of({CPU, *had})
             curves[rank] = over_time(table)
-            peaks += [peak for peak in [peak_memory(table)] if peak]
+            peaks.append(peak_memory(table))
         if windows:
             name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
-            of_run = () if processors else had
+            of_run = () if record.device_kind == CPU else had
+            node = NodeSamples(table, windows.get(rank), began[rank], of_run, name)
+            busy += means(node)
             readings.append(
-                _NodeReading.of(NodeSamples(table, windows.get(rank), began[rank], of_run, name))
+                (energy.of_node(node), energy.thermals_of_node(node), telemetries.of_node(node))
             )
-    summary = SamplesSummary(memory_used_mib=max(peaks, default=None), curves=curves)
+    measured = replace(
+        measured,
+        busy={rank: curve.busy for rank, curve in curves.items()},
+        power_w={rank: curve.power_w for rank, curve in curves.items()},
+        memory_mib={rank: curve.memory_mib for rank, curve in curves.items()},
+        memory_used_mib=max(filter(None, peaks), default=measured.memory_used_mib),
+        utilisation=mean_of(busy) or measured.utilisation,
+    )
     if not readings:
-        return summary
-    busy = mean_of([mean for node in readings for mean in node.means])
-    power = energy.together([node.energy for node in readings])
-    heat = energy.heat_of([node.heat for node in readings])
+        return measured
+    powers, heats, looks = zip(*readings, strict=True)
+    power, heat = energy.together(powers), energy.heat_of(heats)
     if heat.mean_power_w is not None and power.mean_power_w is not None:
         heat = replace(heat, mean_power_w=power.mean_power_w)
-    return replace(
-        summary,
-        energy=power,
-        thermals=heat,
-        telemetry=telemetries.together([node.telemetry for node in readings]),
-        utilisation_percent=busy.percent if busy else None,
-    )
-
-
-class _NodeReading(NamedTuple):
-    """What the samples of a node say of the counted steps."""
-
-    energy: energy.NodeEnergy
-    heat: energy.NodeThermals
-    telemetry: telemetries.NodeTelemetry
-    means: list[float]
-
-    @classmethod
-    def of(cls, node: NodeSamples) -> "_NodeReading":
-        """Sum up a node's samples."""
-        return cls(
-            energy.of_node(node),
-            energy.thermals_of_node(node),
-            telemetries.of_node(node),
-            means(node),
-        )
+    return replace(measured, energy=power, thermals=heat, telemetry=telemetries.together(looks))
 
 
 def _lasted(node: Path) -> tuple[float | None, float]:

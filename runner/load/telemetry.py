@@ -19,11 +19,6 @@ class NodeTelemetry(NamedTuple):
     before_mib: float | None
 
 
-def telemetry(nodes: Iterable[NodeSamples]) -> Telemetry:
-    """Look at the samples of the nodes' devices within their windows, and before they began."""
-    return together([of_node(node) for node in nodes])
-
-
 def together(nodes: Iterable[NodeTelemetry]) -> Telemetry:
     """Put the parts of a run's nodes together."""
     nodes = list(nodes)

@@ -1,6 +1,6 @@
 """How busy the devices were while the counted steps ran: samples laid over the steps. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -39,11 +39,6 @@ def first_step(steps: Sequence[Seen], began: float | None) -> FirstStep | None:
         return None
     earliest = min(steps, key=lambda step: step.by)
     return FirstStep(earliest.by - began, earliest.iteration) if earliest.by > began else None
-
-
-def utilisation(nodes: Iterable[NodeSamples]) -> Utilisation | None:
-    """Average over all devices of all nodes each device's mean within its node's window."""
-    return mean_of([mean for node in nodes for mean in means(node)])
 
 
 def means(node: NodeSamples) -> list[float]:

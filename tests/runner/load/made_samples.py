@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from runner.load import energy as energies
+from runner.load import telemetry as telemetries
 from runner.load.sample_table import MOST_EVENTS, UNTOLD, Floats, SampleTable
 from runner.load.utilisation import NodeSamples
 from runner.load.window import Window
+from runner.terms.record import Energy, Telemetry, Thermals
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,21 @@ def tabled(samples: Sequence[Sample]) -> SampleTable:
 def sampled(samples: Sequence[Sample], window: Window | None, *more: Any) -> NodeSamples:
     """Return a node with these samples."""
     return NodeSamples(tabled(samples), window, *more)
+
+
+def energy(nodes: Sequence[NodeSamples]) -> Energy:
+    """What all devices of all nodes took."""
+    return energies.together([energies.of_node(node) for node in nodes])
+
+
+def thermals(nodes: Sequence[NodeSamples]) -> Thermals:
+    """How warm they were."""
+    return energies.heat_of([energies.thermals_of_node(node) for node in nodes])
+
+
+def telemetry(nodes: Sequence[NodeSamples]) -> Telemetry:
+    """How whole their samples are."""
+    return telemetries.together([telemetries.of_node(node) for node in nodes])
 
 
 def rows_of(table: SampleTable) -> list[Sample]:

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.load.energy import energy, thermals
 from runner.load.window import Window
-from tests.runner.load.made_samples import Sample, sampled
+from tests.runner.load.made_samples import Sample, energy, sampled, thermals
 
 
 def device(watts: float = 100.0, seconds: int = 20, name: str = "0") -> list[Sample]:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from runner.load.telemetry import telemetry
 from runner.load.window import Window
-from tests.runner.load.made_samples import Sample, sampled
+from tests.runner.load.made_samples import Sample, sampled, telemetry
 
 WINDOW = Window(10.0, 40.0, 100)
 
