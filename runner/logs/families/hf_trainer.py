@@ -136,7 +136,8 @@ class HfTrainer(LineParser):
 
     def _drawn(self, head: re.Match[bytes]) -> None:
         """Note a bar that tqdm drew by itself."""
-        average = self._bars[head[2]] = self._bars.pop(head[2], None) or Average()
+        average = self._bars.pop(head[2], Average())
+        self._bars[head[2]] = average
         if len(self._bars) > MOST_BARS:
             del self._bars[next(iter(self._bars))]
         average.drawn(whole_number(head[1]) or 0, _step_s(head))
