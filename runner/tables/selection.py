@@ -30,7 +30,8 @@ def select_columns(table: Sequence[Row]) -> Selection:
         if column.logged:
             texts -= {MISSING}
         if column.kind == "setting" and len(texts) <= 1:
-            for text in texts - {MISSING}:
+            shared = {column.text(row) for row in table} <= {*texts, MISSING}
+            for text in texts - {MISSING} if shared else ():
                 common[column.one_line_title] = text
         elif not texts <= {MISSING} | column.nothing:
             columns.append(column)

@@ -86,6 +86,7 @@ OUTCOME = (
         kind="setting",
         place=50,
         shown=verdict_text,
+        logged=True,
     ),
 )
 # What was asked for; between the two stand the parallel sizes that a table's systems name.

@@ -1,7 +1,7 @@
 """Samples as columns: every form that a sampler writes, and what is left out of damaged ones."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.nvml import HEADER
@@ -68,6 +68,7 @@ ROWS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_every_row_of_the_sampler_is_read_whole(rows: list[Fields]) -> None:
     found = rows_of(read_samples((HEADER + "".join(map(written, rows))).encode()))
@@ -115,6 +116,7 @@ def test_what_is_damaged_is_left_out(row: str, left: Sample | None) -> None:
     assert found == ([] if left is None else [left])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read(data: bytes) -> None:
     read_samples(data)

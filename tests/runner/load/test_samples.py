@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.parsing import parse
@@ -156,6 +156,7 @@ def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: 
     assert with_fetched(a_run(), {0: tmp_path / "launcher.log"}, {}).measurement.curve == ()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_samples_are_read_without_an_error(data: bytes) -> None:
     read_samples(data)

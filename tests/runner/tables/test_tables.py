@@ -295,8 +295,8 @@ def test_golden_table() -> None:
 # Wide lines are the table's own.
 # ruff: noqa: E501
 GOLDEN = """\
-common: campaign osdi, system oneflow_gpt, verdict few_repeats +1, nodes x devices 1x8, parallel dp8 tp1 pp1, window
-  3-12, warm-up given 2, FLOP vocabulary 50257 unpadded
+common: campaign osdi, system oneflow_gpt, nodes x devices 1x8, parallel dp8 tp1 pp1, window 3-12, warm-up given 2, FLOP
+  vocabulary 50257 unpadded
 
 cell  status       optimization  batch  samples/s  spread  samples/s vs  step time    model    used   final  repeats
                                                                baseline         ms  TFLOP/s     MiB    loss       ok
