@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,7 +28,7 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.packed import MOST_BYTES as MOST
-from runner.folder.packed import nodes_of, parts_of
+from runner.folder.packed import nodes_of, parts_of, read_part
 from runner.folder.stored import UnreadableError, load
 from runner.load.arrivals import moved
 from runner.logs.decoding import whole_lines
@@ -122,6 +122,7 @@ def _masked(campaign: Campaign, folder: Path) -> Campaign:
                 copy.write_bytes(fresh[name][part])
             else:
                 shutil.copyfile(path, copy)
+    _move_arrivals(files, home.joinpath)
     return Campaign(home)
 
 
@@ -136,6 +137,14 @@ def _without_secrets(name: str, path: Path, masks: Masks) -> Iterator[tuple[str,
             yield name, json.dumps(fresh, indent=1).encode() + b"\n"
     elif _is_text(name) and any(masks.text(text) != text for text in _texts(path)):
         yield name, b"".join(masks.blocks(blocks(path)))
+
+
+def _move_arrivals(files: Mapping[str, Path], copy_of: Callable[[str], Path]) -> None:
+    """Move the arrivals of each log with its lines, where a copy's have other lengths."""
+    for name, path in files.items():
+        if path.name == names.LOG and (text := read_part(path.parent, names.ARRIVALS)):
+            logs = (b"".join(blocks(each)) for each in (path, copy_of(name)))
+            copy_of(name).with_name(names.ARRIVALS).write_bytes(moved(text, *logs))
 
 
 def _is_text(name: str) -> bool:
@@ -186,12 +195,7 @@ def _redacted(campaign: Campaign, folder: Path) -> Campaign:
                 stream.write(json.dumps(redaction.content(content), indent=1) + "\n")
             else:
                 stream.writelines(map(redaction.text, _texts(path)))
-    for name, path in files.items():
-        copy = copy_of_file(name)
-        arrivals = copy.with_name(names.ARRIVALS)
-        if path.name == names.LOG and arrivals.exists():
-            texts = (b"".join(blocks(each)) for each in (arrivals, path, copy))
-            arrivals.write_bytes(moved(*texts))
+    _move_arrivals(files, copy_of_file)
     copy_of = Campaign(home)
     copy_of.write(replace(copy_of.settings, redacted=True))
     return copy_of

@@ -13,11 +13,12 @@ Nothing found is None with a reason, never 0.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean, harmonic_mean, median
 from typing import Literal
 
 from runner.figures.between_runs import CellTimes, cell_times, of_values
 from runner.figures.counted_steps import (
+    counts,
     late_intervals,
     measured,
     samples_per_s,
@@ -62,12 +63,14 @@ class CellStatistics:
     runs that count. `times` are those of their runs, by sample where the batch is known, else by
     iteration; `drifts` are in the same. A counted line covers `iterations_per_line` iterations,
     None where lines differ. In `lines_not_finite`, of the counted, a loss or gradient norm is not
-    a finite number. `window` is (first, last) iteration that a counted interval covers. Memory is
-    the peak over the runs, in MiB; only `memory_rss_mib`, which varies from run to run, is the
-    mean of `rss_by_run`, each run's largest process. `warmup` is how many first iterations were
-    left out of each run, the most of any run, `warmup_found` whether we found it ourselves;
-    `steps_left_out` is the sum over the runs of iterations that were logged and left out.
-    `warmup_counted`: a run's first line, with its compilation and warm-up, is counted, and
+    a finite number. Where arrivals time the runs,
+    `logged_samples_per_s` is what the trainer says of the counted lines, and `lines_paused` hold an
+    evaluation or a checkpoint and are left out. `window` is (first, last) iteration that a counted
+    interval covers. Memory is the peak over the runs, in MiB; only `memory_rss_mib`, which varies
+    from run to run, is the mean of `rss_by_run`, each run's largest process. `warmup` is how many
+    first iterations were left out of each run, the most of any run, `warmup_found` whether we found
+    it ourselves; `steps_left_out` is the sum over the runs of iterations that were logged and left
+    out. `warmup_counted`: a run's first line, with its compilation and warm-up, is counted, and
     slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own count.
     `unmatched` has the reason for each of the matrix's own patterns that matched nothing.
     """
@@ -92,6 +95,8 @@ class CellStatistics:
     steps_by_run: tuple[int, ...] = ()
     steps_skipped: int = 0
     steps_nan: int = 0
+    lines_paused: int = 0
+    logged_samples_per_s: float | None = None
     lines_not_finite: int = 0
     window: tuple[int, int] | None = None
     warmup: int | None = None
@@ -152,7 +157,7 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     late = [
         late_intervals(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
     ]
-    counted = [[interval for interval in intervals if interval.skipped <= 0] for intervals in late]
+    counted = [list(filter(counts, intervals)) for intervals in late]
     times = _series(step_time_ms, runs, counted, _iterations)
     doubt = next((why for run in runs if (why := run.measurement.rate_doubt)), "")
     rates = _series(samples_per_s, runs, [[] for _ in runs] if doubt else counted, _samples)
@@ -193,6 +198,8 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         steps_by_run=tuple(sum(interval.iterations for interval in run) for run in counted),
         steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
         steps_nan=sum(max(i.nan, 0) for run in late for i in run),
+        lines_paused=sum(interval.paused for run in late for interval in run),
+        logged_samples_per_s=_logged(counted),
         lines_not_finite=sum(not _finite(interval) for interval in used),
         window=_window(used),
         warmup=max(warm),
@@ -291,6 +298,13 @@ def _log_tflops(counted: Iterable[Iterable[Interval]]) -> float | None:
     """Return the median of the runs' medians of what their lines say; None where none does."""
     by_run = [[rate for step in run if (rate := measured(step.tflop_per_s))] for run in counted]
     return median([median(rates) for rates in by_run if rates]) if any(by_run) else None
+
+
+def _logged(counted: Iterable[Iterable[Interval]]) -> float | None:
+    """Return the mean of the runs' own figures, where arrivals time them; None without one."""
+    by_run = [[measured(step.logged_samples_per_s) for step in run] for run in counted]
+    means = [harmonic_mean(rates) for run in by_run if (rates := [rate for rate in run if rate])]
+    return harmonic_mean(means) if means else None
 
 
 def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:

@@ -76,10 +76,15 @@ def _any_rate(line: Interval) -> float | None:
 
 def counted_intervals(record: Record) -> list[Interval]:
     """Return the intervals that enter the time statistics: after warm-up, without a skipped
-    iteration.
+    iteration or a pause.
     """
     late = late_intervals(record.measurement.intervals, warmup_of(record))
-    return [interval for interval in late if interval.skipped <= 0]
+    return [interval for interval in late if counts(interval)]
+
+
+def counts(interval: Interval) -> bool:
+    """Return whether a line after warm-up counts: no step was skipped, no pause is in its time."""
+    return interval.skipped <= 0 and not interval.paused
 
 
 def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:

@@ -36,6 +36,7 @@ WIDE_STEPS_PERCENT = 10.0
 WIDE_REPEATS_PERCENT = 5.0
 # Beyond this mean and median step tell two stories.
 STALLS_PERCENT = 2.0
+CLOCKS_DIFFER = 0.02  # of samples/s: more than resolution and rounding leave
 # More MiB in use on an NVIDIA device before a run: half of what a CUDA context alone was seen to
 # take on an H200, 526. An idle one has 0: the driver's own part is not counted (node/nvml.py).
 LEFTOVER_MIB = 256.0
@@ -217,6 +218,15 @@ def _not_measured(evidence: CellEvidence) -> str:
     return (
         f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs" if untimed else ""
     )
+
+
+def _other_clock(evidence: CellEvidence) -> str:
+    rate, logged = evidence.statistics.samples_per_s, evidence.statistics.logged_samples_per_s
+    if rate is None or logged is None or abs(logged / rate.value - 1) <= CLOCKS_DIFFER:
+        return ""
+    holds = next((of.logged_holds for run in evidence.runs if (of := run.measurement)), "")
+    own = f"the trainer's own is {logged:.1f} samples/s ({(logged / rate.value - 1) * 100:+.1f} %)"
+    return f"{own}; its time is {holds}" if holds else own
 
 
 def _warmup_counted(evidence: CellEvidence) -> str:
@@ -485,6 +495,14 @@ CODES: Mapping[str, Code] = {
             f"Run both on the same nodes; {cures('other_nodes')}",
             _other_nodes,
             UNSTEADY,
+        ),
+        Code(
+            "other_clock",
+            "the trainer's own samples/s differs from those by the arrival of its lines by more"
+            f" than {CLOCKS_DIFFER * 100:g} %",
+            "Quote samples/s, which has one clock for all trainers; `logged_samples_per_s` has the"
+            " trainer's",
+            _other_clock,
         ),
         Code(
             "warmup_counted",

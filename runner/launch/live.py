@@ -3,19 +3,21 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from node.files import open_plain
 from node.supervisor.own_disk import looked_at
 from runner.base.text import tail
+from runner.figures.cell_statistics import cell_statistics
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.load.arrivals import by_arrivals
 from runner.load.sample_table import CPU, read_samples
-from runner.logs.latest import latest
+from runner.logs.latest import TAILS, latest
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
-from runner.terms.record import Interval
+from runner.terms.record import Interval, Measurement, Record
 
 _HEAD, _END = 4096, 1 << 15  # bytes of samples: the header, and some seconds of any node
 
@@ -66,6 +68,8 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     if measured is None:
         return Now(memory_used_mib=used, power_w=power_w)
     step = measured.intervals[-1]
+    if sum(log.stat().st_size for log in logs.values() if log.exists()) < TAILS[-1]:  # it is all
+        step = replace(step, samples_per_s=speed_of(cell, attempt, measured) or step.samples_per_s)
     remaining_s = None
     wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
@@ -76,6 +80,18 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
         tokens = step.samples_per_s * length
     used = in_log if used is None else used
     return Now(step, used, measured.memory_rss_mib, remaining_s, tokens, power_w)
+
+
+def speed_of(cell: Cell, attempt: Attempt, measured: Measurement) -> float | None:
+    """Return a run's samples/s so far, as the table has it; None where none is known."""
+    run = attempt.run
+    record = Record("", "", "", cell.system, "ok", "", measurement=measured, profile=cell.profile)
+    batch = load_system(cell.system).batch_size(cell)
+    warmup = run.warmup_iters if run else None
+    record = replace(record, warmup_iters=warmup, global_batch_size=batch)
+    record = by_arrivals(record, attempt.logs(), cell.parameters)
+    rate = cell_statistics([record]).samples_per_s
+    return rate.value if rate else None
 
 
 def some_of(logs: Mapping[int, Path]) -> dict[int, Path]:

@@ -1,7 +1,5 @@
 """Report a campaign's progress: to a person, to events.jsonl, and to a listener of its events."""
 
-import math
-import statistics
 import threading
 import time
 from collections import Counter
@@ -17,7 +15,6 @@ from node.program_output import os_error_words
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
 from runner.base.text import counted
-from runner.figures.counted_steps import counted_intervals, samples_per_s
 from runner.figures.enough import Enough
 from runner.folder import events
 from runner.folder.attempt import Attempt, RunFolder
@@ -25,13 +22,12 @@ from runner.folder.campaign import Campaign
 from runner.folder.events import Event
 from runner.folder.stored import UnreadableError
 from runner.launch.campaign_status import Running, Status, Waiting, titled
-from runner.launch.live import Now, left_s, now_of
+from runner.launch.live import Now, left_s, now_of, speed_of
 from runner.launch.progress_layout import Picture
 from runner.launch.screen import showing, to_the_bottom
-from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
-from runner.terms.record import WELL, Measurement, Record
+from runner.terms.record import WELL, Measurement
 
 Repeat = tuple[str, int]  # of a cell, by its id
 
@@ -188,7 +184,7 @@ class View:
             status=outcome.status,
             cause=outcome.cause,
             reason=outcome.reason,
-            samples_per_s=_median_rate(cell, attempt, measured),
+            samples_per_s=_speed(cell, attempt, measured),
             iterations=measured.intervals[-1].iteration if measured.intervals else None,
             first_loss=losses[0] if losses else None,
             last_loss=losses[-1] if losses else None,
@@ -295,18 +291,11 @@ def ended_line(event: Event) -> Text:
     return line
 
 
-def _median_rate(cell: Cell, attempt: Attempt, measured: Measurement) -> float | None:
-    """Return the median samples/s after warm-up, as the table has it; None where none is known."""
+def _speed(cell: Cell, attempt: Attempt, measured: Measurement) -> float | None:
     try:
-        batch = load_system(cell.system).batch_size(cell)
-        warmup = attempt.run.warmup_iters if attempt.run else None
-        run = Record("", "", "", "", "", "", warmup_iters=warmup, measurement=measured)
-        run = replace(run, global_batch_size=batch, profile=cell.profile)
-        rates = [samples_per_s(step, batch)[0] for step in counted_intervals(run)]
+        return speed_of(cell, attempt, measured)
     except Exception:  # any damage: this is only a progress line, and the table says why
         return None
-    finite_rates = [rate for rate in rates if rate is not None and math.isfinite(rate)]
-    return statistics.median(finite_rates) if finite_rates else None
 
 
 def running_of(title: str, cell: Cell, attempt: Attempt, elapsed_s: float) -> Running:

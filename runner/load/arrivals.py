@@ -1,20 +1,37 @@
-"""When a log had how many bytes, by the file that its node wrote beside it (node/arrivals.py).
+"""When a log had how many bytes, by the file that its node wrote beside it (node/arrivals.py), and
+the time of its steps by that: one clock for all trainers.
 
 The file comes from a node or an archive: where it says what cannot be, there are no arrivals, with
 a reason.
 """
 
+import math
 import re
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from node.arrivals import MOST_BYTES
+from runner.base.log_file import open_log
+from runner.figures.counted_steps import measured, samples_per_s, warmup_of
 from runner.folder import names
 from runner.folder.packed import read_part
+from runner.logs.decoding import line_end, line_start, newlines
+from runner.logs.kind import Readers
+from runner.systems.common.registry import load_system
+from runner.terms.orders import LOG_LIMIT_BYTES
+from runner.terms.record import Interval, Record
 
 _BEGAN = re.compile(rb"began (\d{1,10}\.\d{3}) within_ms (\d{1,4})\n")
 _ENTRY = re.compile(rb"(\d{1,12}\.\d) (\d{1,15})(?: (\d{1,5}))?\n")
+# What a line says of an evaluation or a checkpoint, between two steps.
+_PAUSE = re.compile(rb"(?i)\b(?:eval|valid|val[ _]|checkpoint|sav(?:ed|ing)\b)")
+FEWEST_BURSTS = 8  # that are better than the log's own time, and
+FEWEST_ERRORS = 100  # of an arrival, in the time of all steps
+BUFFERED = "its lines came in too few bursts, buffered; start it unbuffered (python -u, stdbuf -oL)"
 SPARE_BYTES = 1 << 20  # beyond its bound: what is noted between two looks at that
 
 
@@ -44,11 +61,12 @@ def arrivals_of(node: Path) -> Arrivals:
         log_bytes = (node / names.LOG).stat().st_size
     except OSError as error:
         return Arrivals(missing=f"its arrivals cannot be read: {error.strerror}")
-    return read_arrivals(text, log_bytes) if text else Arrivals()
+    over = (node / names.DONE).exists()  # else the log is brought a moment before its arrivals
+    return read_arrivals(text, log_bytes, over=over) if text else Arrivals()
 
 
-def read_arrivals(text: bytes, log_bytes: int) -> Arrivals:
-    """Read the arrivals of a log of so many bytes."""
+def read_arrivals(text: bytes, log_bytes: int, *, over: bool = True) -> Arrivals:
+    """Read the arrivals of a log of so many bytes; of a run that is not over only up to there."""
     if len(text) > MOST_BYTES + SPARE_BYTES:
         return Arrivals(missing="its arrivals are more than a node writes")
     text = text[: text.rfind(b"\n") + 1]
@@ -60,11 +78,13 @@ def read_arrivals(text: bytes, log_bytes: int) -> Arrivals:
     while match := _ENTRY.match(text, end):
         error_s = int(match[3]) / 1000 if match[3] else within_s
         entry, end = Arrival(float(match[1]) / 1000, int(match[2]), error_s), match.end()
+        if not over and entry.size > log_bytes:
+            break
         if entry.at_s < before.at_s or not before.size < entry.size <= log_bytes:
             return Arrivals(missing="its arrivals go back, or beyond the log's end")
         entries.append(entry)
         before = entry
-    if end < len(text):
+    if end < len(text) and over:
         return Arrivals(missing="its arrivals have a line that is no time and size")
     return Arrivals(float(head[1]), tuple(entries), "")
 
@@ -85,3 +105,120 @@ def moved(text: bytes, log: bytes, redacted: bytes) -> bytes:
 
 def _ends(log: bytes) -> list[int]:
     return [0, *(line.end() for line in re.finditer(rb"\n", log))]
+
+
+class Line(NamedTuple):
+    """A logged step: when it came (s), with which of the arrivals, and whether the log names an
+    evaluation or a checkpoint between the step before and it.
+    """
+
+    iteration: int
+    at_s: float
+    burst: int
+    paused: bool
+
+
+def by_arrivals(record: Record, logs: Mapping[int, Path], parameters: Mapping[str, Any]) -> Record:
+    """Return a run with these parameters, its steps timed by when their lines came; where they
+    cannot be, as its log says.
+    """
+    steps = record.measurement.intervals
+    readers = load_system(record.system).readers_of(parameters)
+    for log in logs.values():
+        if not steps or not (arrivals := arrivals_of(log.parent)).entries:
+            continue
+        with open_log(log) as stream:
+            lines, holds = lines_of(readers, stream.read(LOG_LIMIT_BYTES), arrivals.entries)
+        error_s = max(entry.error_s for entry in arrivals.entries)
+        timed = timed_steps(steps, lines, record.global_batch_size)
+        if timed:
+            break
+    else:
+        return record
+    ours = replace(record.measurement, intervals=timed, clock="arrivals", logged_holds=holds)
+    ours_record = replace(record, measurement=ours)
+    warm = steps[0].iteration - steps[0].iterations + warmup_of(ours_record)
+    known = [step for step in timed if step.step_time_ms and step.iteration > warm]
+    in_bursts = 2 * len({line.burst for line in lines[-len(steps) :]}) <= len(steps)
+    own = any(step.step_time_ms or step.samples_per_s for step in steps)
+    took_s = sum(step.iterations * (step.step_time_ms or 0.0) / 1000 for step in known)
+    few = in_bursts and len(known) < FEWEST_BURSTS
+    if known and not (own and (few or took_s < FEWEST_ERRORS * error_s)):
+        return ours_record
+    if own or not in_bursts:
+        return record
+    return replace(record, measurement=replace(record.measurement, untimed=BUFFERED))
+
+
+def lines_of(readers: Readers, log: bytes, entries: Sequence[Arrival]) -> tuple[list[Line], str]:
+    """Return the steps of a log with when they came, and what their own time holds.
+
+    A line came with its first byte: of one that a buffer tore, the rest comes much later.
+    """
+    sizes, log = [entry.size for entry in entries], newlines(log)
+    for make in readers.values():
+        parser, lines, before = make(), list[Line](), 0
+        whole = parser.places_known or b"\x1b" not in log
+        texts = [log] if whole else log.splitlines(keepends=True)
+        begins = accumulate(map(len, texts), initial=0)
+        found = [
+            (step.iteration, begin + (step.offset if whole else 0))
+            for begin, text in zip(begins, texts, strict=False)
+            for step in parser.feed(text)
+        ]
+        for iteration, at in found:
+            burst = bisect_right(sizes, at)
+            begin = line_start(log, at)
+            paused = _PAUSE.search(log, min(before, begin), begin) is not None
+            at_s = entries[burst].at_s if burst < len(sizes) else math.nan  # told with the next
+            lines.append(Line(iteration, at_s, burst, paused))
+            before = line_end(log, at) + 1
+        if lines:
+            return lines, parser.holds
+    return [], ""
+
+
+def timed_steps(
+    steps: Sequence[Interval], lines: Sequence[Line], global_batch_size: int | None
+) -> tuple[Interval, ...]:
+    """Return the steps with the time between their lines' arrivals; none where the lines are not
+    theirs, or nobody knows the samples of a step that has a rate.
+
+    Of lines that came together the last has the time of all, and covers their iterations; a line
+    that holds an evaluation or a checkpoint has no time.
+    """
+    lines = lines[-len(steps) :]
+    if [line.iteration for line in lines] != [step.iteration for step in steps]:
+        return ()
+    timed, before, paused = [], None, False
+    for step, line, following in zip(steps, lines, [*lines[1:], None], strict=True):
+        batch = step.global_batch_size or global_batch_size
+        logged, _ = samples_per_s(step, batch)
+        if batch is None and logged and step.step_time_ms:
+            batch = round(logged * step.step_time_ms / 1000)
+        if batch is None and logged:
+            return ()
+        paused = paused or line.paused or step.paused_ms > 0
+        untimed = replace(step, step_time_ms=None, samples_per_s=None, timed=0, remembers=0)
+        untimed = replace(untimed, logged_samples_per_s=logged)
+        if following and following.burst == line.burst:
+            timed.append(replace(untimed, iterations=0) if before else untimed)
+            continue
+        covers = line.iteration - before.iteration if before else 0
+        if before is None or covers <= 0:
+            timed.append(untimed)
+        else:
+            ms = measured((line.at_s - before.at_s) * 1000 / covers)
+            timed.append(
+                replace(
+                    untimed,
+                    iterations=covers,
+                    step_time_ms=None if paused else ms,
+                    samples_per_s=None if paused or not ms or not batch else batch * 1000 / ms,
+                    global_batch_size=batch,
+                    paused=paused,
+                    paused_ms=0.0,
+                )
+            )
+        before, paused = line, False
+    return tuple(timed)

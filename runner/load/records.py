@@ -19,6 +19,7 @@ from runner.judge import judge
 from runner.judge.decide import learned
 from runner.judge.diagnosis.rules import rules
 from runner.judge.read_again import outcome_of
+from runner.load.arrivals import by_arrivals
 from runner.load.attempt_story import story_of
 from runner.load.earlier_attempts import earlier
 from runner.load.environment import device_name, environment_of, trainer_versions
@@ -280,6 +281,8 @@ def _ran(
     )
     record = replace(record, reached=_reached(attempt, run, record, attempt.devices(0)))
     record = with_fetched(record, logs, {rank: attempt.devices(rank) for rank in logs})
+    if not imported:
+        record = by_arrivals(record, logs, run.cell.parameters)
     return replace(record, system=imported.system) if imported and imported.system else record
 
 

@@ -190,6 +190,7 @@ class PatternLines(Kind):
             if (step := self._row(match, clean[max(begin, 0) : end])) is not None:
                 step.iterations = self.windows.cover(step.iteration)
                 step.drop_unmeasured()
+                step.offset = begin
                 steps.append(step)
         if not steps and not self._progress[STEP].matched:
             self._progress[STEP].nearest.look(clean)

@@ -68,7 +68,10 @@ class Interval:
     the run's own). `paused_ms` is the time of evaluations and checkpoints that the log states and
     that was taken out of `step_time_ms`, over all iterations of the line. `timed` is how many
     iterations the time is the mean of, where that is more than the line covers, `remembers` how
-    many a moving average is made of: what came before is less than 1 % of it.
+    many a moving average is made of: what came before is less than 1 % of it. Where lines are timed
+    by their arrival, `logged_samples_per_s` is the trainer's own figure, `paused` says that the
+    time held an evaluation or a checkpoint and was left out, and `iterations` is 0 where a later
+    line, which came together with this one, covers them.
     """
 
     iteration: int
@@ -87,6 +90,8 @@ class Interval:
     paused_ms: float = 0.0
     timed: int = 0
     remembers: int = 0
+    logged_samples_per_s: float | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,6 +187,7 @@ class Measurement:
     how many iterations it says that it will do, if it does. `missing` says of what the matrix's own
     patterns
     did not find (a key of `log`) why, `contradicted` where the log says other than the matrix.
+    `logged_holds` says of what the trainer's own time is, where arrivals time the steps.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -209,6 +215,7 @@ class Measurement:
     train_iters: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     contradicted: tuple[str, ...] = ()
+    logged_holds: str = ""
     rate_doubt: str = ""  # which of them says that no samples/s can be right
     untimed: str = ""  # why its lines may have no time that the counted steps alone make
     clock: Clock = "log"  # what the times are by

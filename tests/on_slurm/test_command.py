@@ -5,6 +5,7 @@ import json
 import pytest
 
 from runner.load.arrivals import arrivals_of
+from tests import clock_trainer
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.test_your_own_trainer import fenced
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
@@ -44,3 +45,13 @@ def test_the_pages_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> No
         words = f"step 5 at {placement['host'][0]} {placement['port']}, {rank}"
         assert words in log.read_text(), placement
         assert arrivals_of(log.parent).entries[-1].size == log.stat().st_size
+
+
+def test_figures_are_by_arrival(slurm_cluster: SlurmCluster) -> None:
+    folder = user_folder(slurm_cluster, "clock")
+    (folder / "train.py").write_text(clock_trainer.PROGRAM)
+    bench = SlurmBench(slurm_cluster, folder, clock_trainer.matrix(str(folder)))
+    chown(folder / "train.py")
+    ran = bench.run()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    clock_trainer.check(bench.runs)

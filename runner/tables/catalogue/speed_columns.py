@@ -153,6 +153,7 @@ SPEED = (
     _of("samples_per_s", "spread_of", type=("intervals", "repeats")),
     _of("samples_per_s", "source", type=("log", "derived", "mixed")),
     Column("clock", _clock, ("log", "arrivals")),
+    Column("logged_samples_per_s", attrgetter("statistics.logged_samples_per_s")),
     _of("samples_per_s", "median", title="samples/s\nmedian", place=410, worth=10),
     _of("samples_per_s", "median_ci_low"),
     _of("samples_per_s", "median_ci_high"),

@@ -364,6 +364,7 @@ STEPS = (
     _steps("steps_measured", "steps", 740, worth=85),
     Column("iterations_per_line", attrgetter("statistics.iterations_per_line"), "integer"),
     _steps("steps_skipped", "skipped\nsteps", 750, worth=88, nothing=frozenset({"0"})),
+    _steps("lines_paused"),
     _steps("steps_nan", "NaN\nsteps", 760, worth=590, nothing=frozenset({"0"})),
     _steps("steps_left_out"),
     Column(

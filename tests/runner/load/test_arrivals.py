@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.load.arrivals import Arrival, arrivals_of, moved, read_arrivals
+from runner.load.arrivals import (
+    Arrival,
+    Line,
+    arrivals_of,
+    lines_of,
+    moved,
+    read_arrivals,
+    timed_steps,
+)
+from runner.logs.patterns import LinePattern, PatternLines
+from runner.terms.record import Interval
 
+BURSTS = ((1, 1.0, 1), (2, 1.0, 1), (3, 2.0, 2), (4, 2.0, 2), (5, 3.0, 3), (6, 3.0, 3))
 HEAD = b"began 1764427384.250 within_ms 5\n"
 
 
@@ -19,6 +30,18 @@ def test_entries_have_seconds_bytes_and_their_error() -> None:
         Arrival(1.0, 20, 0.05),
         Arrival(1.5005, 30, 0.005),
     )
+
+
+def test_while_a_run_goes_on_arrivals_may_be_ahead_of_its_log_and_lines_of_them() -> None:
+    text = HEAD + b"100.0 9\n200.0 18\n300.0 40\n"
+    found = read_arrivals(text, 27, over=False)
+    assert [entry.size for entry in found.entries] == [9, 18]
+    readers = {"own": lambda: PatternLines({"step": LinePattern(r"step (\d+)")})}
+    lines, _ = lines_of(readers, b"step 1 a\nstep 2 b\nstep 3 c\n", found.entries)
+    steps = [Interval(n, 1) for n in (1, 2, 3)]
+    assert [step.step_time_ms for step in timed_steps(steps, lines, 8)] == [
+        *(None, pytest.approx(100.0), None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,16 +71,83 @@ def test_a_node_without_the_file_says_so(tmp_path: Path) -> None:
     assert arrivals_of(tmp_path).entries == ()
 
 
-@given(st.lists(st.tuples(st.binary(max_size=5), st.binary(max_size=5)), max_size=8), st.data())
+@given(
+    st.lists(st.tuples(st.binary(max_size=5), st.binary(max_size=5)), max_size=8),
+    st.sets(st.integers(1, 48)),
+)
 def test_arrivals_of_a_redacted_log_say_the_same_of_each_line(
-    lines: list[tuple[bytes, bytes]], data: st.DataObject
+    lines: list[tuple[bytes, bytes]], sizes: set[int]
 ) -> None:
     """Whichever line was whole after an entry is whole after it in the redacted log."""
     before, after = (
         b"".join(pair[side].replace(b"\n", b"_") + b"\n" for pair in lines) for side in (0, 1)
     )
-    sizes = data.draw(st.sets(st.integers(1, max(1, len(before)))))
-    text = HEAD + b"".join(b"%d.0 %d\n" % (n, size) for n, size in enumerate(sorted(sizes)))
+    ordered = sorted(size for size in sizes if size <= len(before))
+    text = HEAD + b"".join(b"%d.0 %d\n" % entry for entry in enumerate(ordered))
     new = [line.split() for line in moved(text, before, after).splitlines()[1:]]
-    for size, entry in zip(sorted(sizes), new, strict=True):
+    for size, entry in zip(ordered, new, strict=True):
         assert before[:size].count(b"\n") == after[: int(entry[1])].count(b"\n")
+
+
+def step_lines(*iterations: int, every: float = 1.0) -> list[Line]:
+    return [Line(n, every * at, at, False) for at, n in enumerate(iterations, 1)]
+
+
+def test_a_step_has_the_time_between_two_lines() -> None:
+    steps = [Interval(n, 1, step_time_ms=5.0, samples_per_s=1.0, loss=2.0) for n in (1, 2, 3)]
+    first, *timed = timed_steps(steps, step_lines(1, 2, 3, every=0.1), 8)
+    assert (first.step_time_ms, first.samples_per_s, first.loss) == (None, None, 2.0)
+    assert [step.step_time_ms for step in timed] == pytest.approx([100, 100])
+    assert [step.samples_per_s for step in timed] == pytest.approx([80, 80])
+    assert [step.logged_samples_per_s for step in timed] == [1.0, 1.0]
+
+
+def test_a_line_covers_all_iterations_since_the_one_before() -> None:
+    """nanoGPT's has the time of one iteration, ten after the line before."""
+    steps = [Interval(n, 1, step_time_ms=5.0) for n in (1, 11, 21)]
+    _, *timed = timed_steps(steps, step_lines(1, 11, 21), 8)
+    assert [(step.iterations, step.step_time_ms) for step in timed] == [(10, 100.0), (10, 100.0)]
+
+
+def test_of_lines_that_came_together_the_last_has_the_time_of_all() -> None:
+    steps = [Interval(n, 1, loss=float(n)) for n in range(1, 7)]
+    lines = [Line(n, at, burst, False) for n, at, burst in BURSTS]
+    timed = timed_steps(steps, lines, 8)
+    assert [step.iterations for step in timed] == [1, 1, 0, 2, 0, 2]
+    assert [step.step_time_ms for step in timed] == [None, None, None, 500.0, None, 500.0]
+    assert [step.loss for step in timed] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_line_that_holds_a_pause_has_no_time() -> None:
+    steps = [Interval(n, 1) for n in (1, 2, 3)]
+    lines = step_lines(1, 2, 3)
+    lines[1] = lines[1]._replace(paused=True)
+    assert [(s.paused, s.step_time_ms) for s in timed_steps(steps, lines, 8)] == [
+        *((False, None), (True, None), (False, 1000.0)),
+    ]
+    steps[2] = Interval(3, 1, paused_ms=7.0)
+    assert timed_steps(steps, lines, 8)[2].paused
+
+
+@pytest.mark.parametrize(
+    ("steps", "lines", "batch"),
+    [
+        ([Interval(1, 1), Interval(2, 1)], [1, 3], 8),  # another log's
+        ([Interval(1, 1), Interval(2, 1)], [2], 8),
+        ([Interval(1, 1, samples_per_s=9.0), Interval(2, 1)], [1, 2], None),
+    ],
+)
+def test_steps_keep_their_own_time(steps: list[Interval], lines: list[int], batch: int) -> None:
+    assert timed_steps(steps, step_lines(*lines), batch) == ()
+
+
+def test_lines_come_with_their_first_byte_and_hold_what_is_between_them() -> None:
+    log = b"step 1 a\nstep 2 b\nsaved it\nstep 3 c\n\x1b[1mstep 4\x1b[0m d\n"
+    readers = {"own": lambda: PatternLines({"step": LinePattern(r"step (\d+)")})}
+    for text in (log, log.replace(b"\x1b[1m", b"").replace(b"\x1b[0m", b"")):
+        sizes = [9, text.index(b"saved") + 3, text.index(b"step 3") + 2, len(text)]
+        times = tuple(Arrival(float(n), size, 0.0) for n, size in enumerate(sizes, 1))
+        lines, _ = lines_of(readers, text, times)
+        assert [(line.iteration, line.at_s, line.paused) for line in lines] == [
+            *((1, 1.0, False), (2, 2.0, False), (3, 3.0, True), (4, 4.0, False)),
+        ]
