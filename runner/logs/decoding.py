@@ -12,13 +12,16 @@ _BESIDE_NUMBERS = re.compile(
     rb"(?<![\d.,+-])(?<!\d[eE])(?:%b)+|(?:%b)++(?![\d.,eE+-])" % (_CODE, _CODE)
 )
 # What launchers put before a line: `[default7]:`, `[rank3]: `, `host: `, `0: `, `stdout: `,
-# mpirun's `[1,3]<stderr>:`, the time of `kubectl logs --timestamps`.
+# mpirun's `[1,3]<stderr>:`, the time of `kubectl logs --timestamps`, with CRI's `stdout F ` in
+# /var/log/pods, the time of ts (moreutils), with host and unit where journalctl wrote it.
 PREFIX = re.compile(
     rb"^(?:\s*\[(?:default|rank|worker-?)?\d+\]\s?:\s?"
     rb"|(?:stdout|stderr): ?"
     rb"| *\d+: (?=\S)"
     rb"|\[\d+,\d+\]<std(?:out|err)>: ?"
-    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) "
+    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+    rb"(?:[\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: )?"
     rb"|(?:\d{1,3}(?:\.\d{1,3}){3}|localhost"
     rb"|(?!E[A-Z]\d{4}:|python[\d.]*:)[A-Za-z](?=[A-Za-z_.-]*\d)[\w.-]*): "
     rb"|\([^()\s]+ pid=\d[^)]*\) ?"

@@ -64,8 +64,10 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"DefaultCPUAllocator: (?:can't|not enough)",
             rb"Cannot allocate memory|^MemoryError\b|std::bad_alloc",
             rb"out of shared memory|insufficient shared memory",
+            rb"shared memory segment .{0,200}No space left|RESOURCE_?EXHAUSTED|ResourceExhausted",
+            rb"\bBadAlloc\b",
             rb"(?:Mlu|Cuda|Cpu|Npu)Device::Alloc",
-            rb"EL0004|out of memory|\[cuBLAS ERROR\]: 3 |Error: Memory allocation failed at",
+            rb"EL0004|[Oo]ut of memory|\[cuBLAS ERROR\]: 3 |Error: Memory allocation failed at",
         ),
     ),
     (
@@ -119,10 +121,11 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         any_of(
             rb"[Ww]atchdog caught collective operation timeout|collective operation timeout",
             rb"Timed out waiting \d+ms for (?:recv|send)|EI000[26]\b|Notify register times out",
-            rb"watchdog got stuck for",
+            rb"watchdog got stuck for|EE1002|[Ss]tream sync\w* timeout",
             rb"Heartbeat Lost|HCCL\w{0,40} .{0,60}time(?:d)?[ -]?out|task_?time ?out",
         ),
     ),
+    ("launcher_error", any_of(rb"Duplicate GPU detected")),
     ("network_device", any_of(rb"No IB device found|[Nn]o (?:RDMA|network) (?:device|interface)")),
     (
         "network_device",
@@ -143,10 +146,19 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
             rb"Check failed: (?:nccl|hccl|Hccl)[A-Z]\w+|unhandled (?:system|cuda) error",
         ),
     ),
+    (  # What CUDA says where no device failed: how torch was built, how the node was started.
+        "error",
+        any_of(
+            rb"no kernel image is available|[Dd]river version is insufficient",
+            rb"invalid device ordinal|system not yet initialized|No CUDA GPUs are available",
+            rb"cudaErrorNoKernelImageForDevice|cudaErrorInsufficientDriver|cudaErrorInvalidDevice\b",
+        ),
+    ),
     (
         "device_error",
         any_of(
-            rb"\[(?:CUDA|CUDNN|cuBLAS) ERROR\]|CUDA error|cudaError\w+",
+            rb"\[(?:CUDA|CUDNN|cuBLAS) ERROR\]|(?:CUDA|HIP) error|(?:cuda|hip)Error\w+",
+            rb"Memory access fault by GPU|HW Exception by GPU|HSA_STATUS_ERROR|\bE[A-Z]9999\b",
             rb"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|uncorrectable ECC",
             rb"device-side assert|NPU (?:function )?error|AclrtSynchronize",
             rb"E\w\d{4}: .{0,200}[Dd]evice|Check failed: cu(?:da|blas|dnn|rand)[A-Z]\w+",
@@ -154,8 +166,11 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     ("segfault", any_of(rb"killed by signal: (?:Segmentation fault|Aborted)|SIGSEGV")),
     ("killed", any_of(rb"killed by signal: Killed|SIGKILL")),
-    ("terminated", any_of(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|15)|^SystemExit\b")),
-    ("interrupted", any_of(rb"^KeyboardInterrupt|SIGINT")),
+    ("interrupted", any_of(rb"^KeyboardInterrupt|SIGINT|got signal: 2\b")),
+    (
+        "terminated",
+        any_of(rb"SignalException: .{0,200}(?:SIGTERM|SIGHUP|signal: 1\b|15)|^SystemExit\b"),
+    ),
     # MLPerf's trainer stopped before its target (mlcommons/logging 7bbf792 mllog/constants.py).
     ("unfinished", any_of(rb'"key": "run_stop", .{0,1000}"status": "aborted"')),
     (

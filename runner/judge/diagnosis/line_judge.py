@@ -6,21 +6,29 @@ from runner.judge.diagnosis.causes import meaning
 from runner.judge.diagnosis.line_rules import (
     ANY_RULE,
     ASIDE,
+    BAR,
     BARE,
     CALL_STACK,
     CANDIDATE,
     CAUSE,
     ERROR_FILE,
     EXCEPTION,
+    GROUPED,
     HANDLING,
     HEADER,
     IGNORED,
+    IN_GROUP,
+    LAST_ERROR,
     NOISE,
+    OF_RANK,
     QUALIFIED,
     RULES,
 )
 
 MOST = 200  # pieces of evidence, or unknown prefixes, that are kept of one log
+LATER = 8  # lines: so long may an exception's own words be
+SAY_LITTLE = ("error", "collective_error")
+TELLING = ("out_of_memory", "disk_full", "missing_compiler", "device_error", "launcher_error")
 LONGEST_PREFIX = 1 << 8  # bytes; what is longer is none of a launcher's
 
 
@@ -36,6 +44,13 @@ class LineJudge:
         self.start = False  # of the last line: see line_rules.Rule
         self._ignored: set[bytes] = set()  # of those, or before: the exception ended nothing
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
+        self.reason = False  # the last line says why, and is of the exception above it
+        self._later: dict[bytes, tuple[int, str]] = {}  # streams' last exceptions that say little
+        self._behind: dict[
+            bytes, str
+        ] = {}  # streams whose next line, or traceback, is their reason
+        self._groups: set[bytes] = set()  # streams with an exception group's traceback
+        self._until = 0  # lines that are looked at for an exception's further words
         self._traced = False
         self._headers: dict[bytes, bytes] = {}  # of streams whose next line says what failed
         self._indents: dict[bytes, bytes] = {}  # of a stream's last traceback, as torchrun has it
@@ -43,7 +58,9 @@ class LineJudge:
 
     def status(self, stream: bytes, text: bytes) -> str | None:
         """Return the status that a line is strong evidence of, or None."""
-        self.ended, self.start, self.message = "", False, b""
+        self.ended, self.start, self.message, self.reason = "", False, b"", False
+        if stream in self._groups:
+            text = GROUPED.sub(b"", text)
         if header := self._headers.pop(stream, None):
             self.open.pop(stream, None)
             self.message = header + b" " + text
@@ -72,12 +89,23 @@ class LineJudge:
             return None
         if (at := text.find(b"Traceback (most recent call last)")) >= 0:
             self.open[stream] = self.place, b"its first line"
+            if IN_GROUP.match(text):
+                self._groups.add(stream)
+                self._indents[stream] = b""
+                return None
+            if OF_RANK.search(text) and self._is_later(stream):
+                self._behind[stream] = "traceback"
             self._indents[stream] = text[: len(text) - len(text.lstrip())]
             if text[:at].strip() and at <= LONGEST_PREFIX and len(self._prefixes) < MOST:
                 self._prefixes.append(_as_before(text[:at]))
             return None
         if stream in self.open:
             text = text.removeprefix(self._indents[stream])
+        if stream in self._groups and text.startswith(
+            (b"ExceptionGroup: ", b"BaseExceptionGroup: ")
+        ):
+            self.open[stream] = self.place, text  # what it holds follows
+            return None
         if stream in self.open and EXCEPTION.match(text):
             del self.open[stream]
             link = self._linked.pop(stream, "alone")
@@ -86,17 +114,52 @@ class LineJudge:
                 return None
             self._traced = True
             self.ended = "" if link == "aside" else link
-            return _exception(text)
+            self.reason = self._behind.pop(stream, "") == "traceback"
+            return self._exception(stream, text)
         if stream in self.open and text.startswith(b" "):
             self.open[stream] = self.place, text.strip()
+        if further := self._further(stream, text):
+            return further
         for rule in RULES if ANY_RULE.search(text) else ():
-            if rule.pattern.search(text):
+            if match := rule.pattern.search(text):
                 self.start = rule.start
+                if BAR.search(text[: match.start()]):  # tqdm leaves its line open
+                    self.message = text[match.start() :].strip()
                 return rule.status or meaning(text) or "error"
-        if QUALIFIED.match(text):
-            return _exception(text)
-        if BARE.match(text) and (self._traced or meaning(text)):
-            return _exception(text)
+        if QUALIFIED.match(text) or (BARE.match(text) and (self._traced or meaning(text))):
+            return self._exception(stream, text)
+        return None
+
+    def listens(self, place: int) -> bool:
+        """Return whether any line may say more: of a traceback, or of an exception's words."""
+        return bool(self.open) or place < self._until
+
+    def _exception(self, stream: bytes, text: bytes) -> str | None:
+        """Return the status of an exception's first line; one that says little may be corrected."""
+        status = _exception(text)
+        if status == "collective_error" and self._is_later(stream):
+            return None  # NCCL's own name for what the line above says
+        if status in SAY_LITTLE:
+            self._later[stream] = self.place, status
+            self._until = self.place + LATER
+        return status
+
+    def _is_later(self, stream: bytes) -> bool:
+        at, _ = self._later.get(stream, (-LATER, ""))
+        return self.place - at < LATER
+
+    def _further(self, stream: bytes, text: bytes) -> str | None:
+        """Return what a later line of an exception means, where it says more than the first."""
+        if not self._is_later(stream):
+            return None
+        if text == LAST_ERROR:
+            self._behind[stream] = "line"
+            return None
+        status, last = meaning(text), self._behind.pop(stream, "") == "line"
+        if last or (status in TELLING and status != self._later[stream][1]):
+            self.reason, status = True, status or self._later[stream][1]
+            del self._later[stream]
+            return status
         return None
 
     def _is_frame(self, stream: bytes, text: bytes) -> bool:

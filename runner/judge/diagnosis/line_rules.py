@@ -30,6 +30,17 @@ RULES: tuple[Rule, ...] = (
     Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
     Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
     Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
+    # The kernel's and NVIDIA's words of hardware: docs.nvidia.com/deploy/xid-errors, of which those
+    # that a program may cause (13, 31, 43, 45) are left out. ROCm's runtime, of a fault and a hang.
+    Rule(
+        "device_error",
+        _any(
+            rb"NVRM: Xid \([^)]{1,80}\): (?:48|62|64|74|79|92|95|110|119|120|143|154)\b",
+            rb"GPU has fallen off the bus|nvidia-nvswitch\d+: SXid",
+            rb"Memory access fault by GPU|HW Exception by GPU|HSA_STATUS_ERROR_\w+",
+        ),
+    ),
+    Rule("collective_error", _any(rb"NET/IB ?: .{0,200}Got completion .{0,200}(?:error|status=)")),
     # C's assert as glibc and macOS write it; CUDA's own closes with a grave accent.
     Rule("assertion", _any(rb"^\S.{0,400}:\d+: .{0,400}Assertion `.{1,400}' failed\.")),
     Rule("assertion", _any(rb"^Assertion failed: \(.{1,400}\), function .{1,200}, file ")),
@@ -49,8 +60,8 @@ RULES: tuple[Rule, ...] = (
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
     Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
     Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),
-    Rule(None, _any(rb"^EI\d{4}: |^EL0004", rb"ExceptionType:\[")),
-    Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"^\s+what\(\): ")),
+    Rule(None, _any(rb"^E[A-Z](?:\d{4}): |^EL0004", rb"ExceptionType:\[")),
+    Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"(?:^|\s)what\(\): ")),
     Rule(None, _any(rb": No space left on device$")),
     Rule("segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+")),
     Rule("segfault", _any(rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm")),
@@ -66,8 +77,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("aborted", _any(rb"^\*\*\* SIGABRT \(@")),
     Rule(
-        "killed", _any(rb"^Killed\s*$", rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S")
+        "killed",
+        _any(rb"(?:^|(?<=\]))\s{0,200}Killed\s*$"),  # also behind tqdm's bar
     ),
+    Rule("killed", _any(rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S")),
     Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$")),
     Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill")),
     Rule("killed", _any(rb"exit code 137\b")),
@@ -110,6 +123,9 @@ RULES: tuple[Rule, ...] = (
         "launcher_error",
         _any(
             rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
+            rb"^srun: error: (?:Task launch for|Application launch failed)",
+            rb"\b(?:ORTE|PRTE|PRRTE) was unable to reliably start",
+            rb"\b(?:ORTE|PRTE) (?:daemon has unexpectedly failed|does not know how to route)",
             rb"error: execve\(\): |^sbatch: error: Batch job submission",
         ),
     ),
@@ -150,7 +166,8 @@ CANDIDATE = _any(
     rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
     rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
     rb"CANCELLED|sending signal|Terminated|Killed|received SIG|SIG[A-Z]{1,12}\b|signal 11",
-    rb"[Ww]atchdog caught|client socket has|EI\d{4}|EL0004|ExceptionType|NCCL WARN",
+    rb"[Ww]atchdog caught|client socket has|E[A-Z]\d{4}: |EL0004|ExceptionType|NCCL WARN",
+    rb"NVRM: Xid|fallen off the bus|SXid|by GPU|HSA_STATUS|Got completion|ORTE|PRTE",
     rb"Check failed|what\(\): |Segmentation fault|Fatal Python|Bus error|Aborted|signal [69] ",
     rb"watchdog (?:got stuck|thread term)|Node failure|memory limit|: command not found",
     rb"version `GLIBC|error while loading|No module named|can't open file|finding module spec",
@@ -173,7 +190,16 @@ EXCEPTION = re.compile(
     rb"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure)"
     rb"(?=:|\s*$)|^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?=:|\s*$)"
     rb"|^(?:Base)?Exception(?:Group)?(?=:|\s*$)"
+    rb"|^(?:[A-Za-z_]\w*\.)+[a-z]\w*(?:error|exception|timeout)(?=:|\s*$)"  # socket.gaierror
+    rb"|^(?:[A-Za-z_]\w*\.)+(?:error|exception|timeout)(?=:|\s*$)"  # struct.error, socket.timeout
 )
+# An exception group's traceback (PEP 654): what it holds is indented, behind a bar.
+IN_GROUP = re.compile(rb"^\s*\+ Exception Group Traceback")
+GROUPED = re.compile(rb"^\s*(?:\| ?|\+-\+-+ \d+ -+$|\+-+$)")
+# Lines of an exception's own words: torch's NCCL errors, and DCP's, with a traceback of each rank.
+BAR = re.compile(rb"\d%\|")  # tqdm's
+LAST_ERROR = b"Last error:"
+OF_RANK = re.compile(rb"\(RANK \d{1,9}\)$")
 # A traceback that follows is one that ended nothing.
 IGNORED = re.compile(rb"^Exception ignored in|^--- Logging error ---")
 # Between two tracebacks: the second came up in a handler of the first, or was made of the first.

@@ -25,6 +25,7 @@ _TIME = re.compile(
 )
 _RANK = re.compile(rb"\[[Rr]ank ?(\d{1,9})\]")
 _OPERATION = re.compile(rb"OpType=(\w{1,40})")
+_CLOCK = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.Z+-]{8,40} |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ")
 _PROCESS = re.compile(rb"^.*?\[(?:rank ?|default)\d+\]")
 NEAR = 20  # lines: so near is what belongs to an exception's message
 MOST_RANKS = 10_000  # that are kept of one log
@@ -160,10 +161,13 @@ def lines_before(path: Path, offset: int) -> int:
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
-    """Split a line into its launcher's prefix (host, rank) and the rest, without colours."""
+    """Split a line into its launcher's prefix (host, rank) and the rest, without colours.
+
+    A time in the prefix is left out: all lines of one process have one prefix.
+    """
     text = ANSI.sub(b"", line).rstrip(b"\r\n ")
     message = unprefixed(text)
-    return text[: len(text) - len(message)], message
+    return _CLOCK.sub(b"", text[: len(text) - len(message)]), message
 
 
 class Launch:
@@ -177,15 +181,14 @@ class Launch:
 
     def begins(self, prefix: bytes, announcement: re.Match[bytes]) -> bool:
         """Return whether these words announce another launch than those before them."""
-        host = re.sub(rb"\d{4}-\d\d-\d\dT[\d:.Z+-]{8,40} ", b"", prefix)
         text = re.sub(rb"\d+", b"0", announcement[0])
         changed = announcement.lastgroup == "launcher" and any(
             earlier != text for _, earlier in self._announced
         )
-        again = self._new or changed or (host, text) in self._announced
+        again = self._new or changed or (prefix, text) in self._announced
         if again or len(self._announced) == MOST_RANKS:
             self._announced.clear()
-        self._announced.add((host, text))
+        self._announced.add((prefix, text))
         self._new = False
         return again
 
@@ -214,7 +217,7 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
                 evidence.evidence = []
                 evidence.waited.clear()
                 judge = judge if success and not full else LineJudge()
-        elif not full and (judge.open or CANDIDATE.search(line)):
+        elif not full and (judge.listens(line_number) or CANDIDATE.search(line)):
             _look(evidence, judge, path, line_number, line, time)
     for stream, (line_number, text) in judge.cut_off().items():
         excerpt = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
@@ -252,6 +255,8 @@ def _look(
     )
     if REASON.match(text):
         _forget_wrapper(evidence.evidence, item)
+    if judge.reason:
+        item = _in_place(evidence.evidence, item)
     if judge.ended:
         item = replace(item, traced=True)
         _forget_caught(evidence.evidence, item, judge.ended)
@@ -287,6 +292,14 @@ def _forget_wrapper(evidence: list[EvidenceLine], reason: EvidenceLine) -> None:
     follows = latest is not None and latest.traced and reason.place - latest.place <= NEAR
     if follows and WRAPPER.search(evidence[-1].text.encode()):
         evidence.pop()
+
+
+def _in_place(evidence: list[EvidenceLine], reason: EvidenceLine) -> EvidenceLine:
+    """Take out the exception whose later words are `reason`; return that as it was linked."""
+    for number in reversed(range(len(evidence))):
+        if evidence[number].stream == reason.stream:
+            return replace(reason, traced=evidence.pop(number).traced)
+    return reason
 
 
 def _process(stream: bytes) -> bytes | None:

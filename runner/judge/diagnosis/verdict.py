@@ -23,6 +23,21 @@ _WHO = re.compile(rb"\[rank ?(\d{1,9})\]|\[default(\d{1,9})\]")
 _HOST = re.compile(rb"^([\w.-]{1,253}): ")
 _ABNORMAL = re.compile(r"Cluster Exception Location\[IP/ID\]:\[([^\]]{1,80})\]")
 _TASK = re.compile(r"srun: error: .{1,200}: Exited with exit code")
+# What cures what a line says, where the status does not tell it.
+_CURES = (
+    (
+        re.compile(r"(?:SIGHUP|\b1) death signal|got signal: 1\b|closing signal SIGHUP"),
+        "nohup does not protect torchrun when its terminal closes: use tmux, setsid or"
+        " bench --detach",
+    ),
+    (
+        re.compile(r"no kernel image is available|cudaErrorNoKernelImageForDevice"),
+        "this torch has no code for the card: install one that was built for it",
+    ),
+    (re.compile(r"[Dd]river version is insufficient"), "install a newer driver, or an older torch"),
+    (re.compile(r"invalid device ordinal"), "the node has fewer GPUs than ranks were started"),
+    (re.compile(r"system not yet initialized"), "start NVIDIA's Fabric Manager on the node"),
+)
 _SAYS = {
     "out_of_memory": "memory ran out",
     "disk_full": "the disk was full",
@@ -125,6 +140,8 @@ def diagnose(
         return Verdict("no_step", "no step was logged and nothing in the log says why")
     status, first_cause = _full_disk(_status(first_cause), first_cause, everything)
     sentence = _cause_text(first_cause, name) + _waiting(status, evidences, everything)
+    cure = next((words for said, words in _CURES if said.search(first_cause.text)), "")
+    sentence += f"; {cure}" if cure else ""
     return Verdict(
         status,
         sentence,
