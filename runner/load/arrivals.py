@@ -21,6 +21,7 @@ from runner.folder import names
 from runner.folder.packed import read_part
 from runner.logs.decoding import line_end, line_start, newlines
 from runner.logs.kind import Readers
+from runner.logs.numbers import number
 from runner.systems.common.registry import load_system
 from runner.terms.orders import LOG_LIMIT_BYTES
 from runner.terms.record import Interval, Record
@@ -73,11 +74,12 @@ def read_arrivals(text: bytes, log_bytes: int, *, over: bool = True) -> Arrivals
     head = _BEGAN.match(text)
     if head is None:
         return Arrivals(missing="its arrivals do not begin as a node writes them")
-    within_s = int(head[2]) / 1000
+    within_s = (number(head[2]) or 0.0) / 1000
     entries, end, before = [], head.end(), Arrival(0.0, 0, within_s)
     while match := _ENTRY.match(text, end):
-        error_s = int(match[3]) / 1000 if match[3] else within_s
-        entry, end = Arrival(float(match[1]) / 1000, int(match[2]), error_s), match.end()
+        error_s = within_s if match[3] is None else (number(match[3]) or 0.0) / 1000
+        at_ms, size, end = number(match[1]) or 0.0, int(number(match[2]) or 0), match.end()
+        entry = Arrival(at_ms / 1000, size, error_s)
         if not over and entry.size > log_bytes:
             break
         if entry.at_s < before.at_s or not before.size < entry.size <= log_bytes:
@@ -86,7 +88,7 @@ def read_arrivals(text: bytes, log_bytes: int, *, over: bool = True) -> Arrivals
         before = entry
     if end < len(text) and over:
         return Arrivals(missing="its arrivals have a line that is no time and size")
-    return Arrivals(float(head[1]), tuple(entries), "")
+    return Arrivals(number(head[1]) or 0.0, tuple(entries), "")
 
 
 def moved(text: bytes, log: bytes, redacted: bytes) -> bytes:
@@ -95,10 +97,10 @@ def moved(text: bytes, log: bytes, redacted: bytes) -> bytes:
     ends, new_ends = _ends(log), _ends(redacted)
     lines = [head]
     for match in _ENTRY.finditer(rest):
-        number = min(bisect_right(ends, int(match[2])), len(new_ends)) - 1
-        beyond = int(match[2]) - ends[number]
-        line_end = new_ends[number + 1] - 1 if number + 1 < len(new_ends) else len(redacted)
-        size = min(new_ends[number] + beyond, line_end)
+        size = int(number(match[2]) or 0)
+        line = min(bisect_right(ends, size), len(new_ends)) - 1
+        end = new_ends[line + 1] - 1 if line + 1 < len(new_ends) else len(redacted)
+        size = min(new_ends[line] + size - ends[line], end)
         lines.append(b" ".join([match[1], b"%d" % size, *([match[3]] if match[3] else [])]))
     return b"\n".join([*lines, b""])
 
