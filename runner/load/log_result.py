@@ -14,6 +14,7 @@ from runner.logs.logged_step import unmeasured
 from runner.logs.run_sizes import UNKNOWN
 from runner.terms.memory import MEMORY
 
+OTHER_LOSS = 1e-3  # of a loss: what digits and sums in another order do not make
 STALLS_PERCENT = 2  # by which mean and median step may differ without a word
 
 
@@ -65,6 +66,8 @@ def log_result(reading: Reading) -> LogResult:
     words = [end.sentence, found.why, *_remarks(reading)]
     lines = reading.measurement.intervals
     if not lines or found.kind is None:
+        if end.status == "no_step" and found.unread:
+            words = [found.unread]
         reason = "; ".join(filter(None, [*words, *reading.measurement.missing.values()]))
         return LogResult(found.system, found.family, end.status, reason)
     statistics = reading.statistics
@@ -137,6 +140,16 @@ def _remarks(reading: Reading) -> Iterator[str]:
             reaches = max(step.iteration for step in log.steps)
             up_to = f" up to {share.beyond}" if reaches > share.beyond else ""
             yield f"{paths[log.rank]} repeats the steps of {paths[before.rank]}{up_to}"
+            losses = {step.iteration: step.loss for step in before.steps}
+            for step in log.steps:
+                other = losses.get(step.iteration)
+                if other and step.loss and abs(step.loss - other) > OTHER_LOSS * abs(other):
+                    yield (
+                        f"{paths[log.rank]} has another loss at the same steps ({other:g} and"
+                        f" {step.loss:g} at step {step.iteration}): these are two trainings, not"
+                        " two nodes of one, unless each node logs its own loss"
+                    )
+                    break
     yield from dict.fromkeys(
         remark for log in read.logs for remark in log.run.remarks(str(paths[log.rank]))
     )

@@ -14,6 +14,7 @@ from runner.logs.kind import Kind, Readers, Sign
 from runner.logs.kinds import KINDS, readers_of, readers_of_family
 from runner.logs.measure import ReadLogs, read_logs
 from runner.logs.run_sizes import UNKNOWN, Known
+from runner.logs.unread import why_unread
 from runner.terms.record import Measurement
 
 SAMPLE = 1 << 18  # bytes at a log's beginning and end that say what it is
@@ -43,6 +44,7 @@ class Recognised:
     system: str | None
     why: str
     kind: Kind | None
+    unread: str = ""  # why no line is read of a log that nobody knows, where that can be told
 
     @property
     def family(self) -> str | None:
@@ -80,7 +82,11 @@ def recognise(
         why = "named by --system"
     elif kind is not None:
         why = f"{kind.says} {why}".strip()
-    return Recognised(read, system or detected, why, kind)
+    unknown = kind is None and (system or detected) is None and readers is None
+    unread = [why_unread(path.name, sample) for path, sample in zip(paths, samples, strict=True)]
+    return Recognised(
+        read, system or detected, why, kind, next(filter(None, unread), "") if unknown else ""
+    )
 
 
 def _sample(path: Path) -> bytes:

@@ -21,6 +21,7 @@ _COLUMN = re.compile(rb"([a-z_.]+)(?: \[([^][\r\n]+)\])?(, ?)?")
 _VALUE = {b"%": re.compile(rb"(\d{1,3}) %"), b"MiB": re.compile(rb"(\d{1,7}) MiB")}
 # The number at the end of a cell that has other words before it.
 _LAST = {unit: re.compile(rb"^(?:.*[^\d.+-])?" + value.pattern) for unit, value in _VALUE.items()}
+_ABSENT = re.compile(rb"\[?(?:N/A|Not Supported|Unknown Error|Insufficient Permissions)\]?")
 LONGEST_HEADER = 1 << 14  # bytes of a line with headers: eight processes', torn into each other
 MOST_LINES = 1_000  # with headers, each different, that are looked at; a real log has some
 MOST_HEADERS = 16  # kinds of headers in one log; a real one has one or two
@@ -56,7 +57,7 @@ class Devices:
     def _learn(self, line: bytes) -> None:
         if line in self._lines or len(self._lines) >= MOST_LINES:
             return
-        if not (b"[%]" in line or b"(%)" in line):
+        if not (b"[%]" in line or b"(%)" in line or _HEADER_MARK in line):
             return
         self._lines.add(line)
         self._npu = self._npu or _NPU_MARK in line
@@ -120,7 +121,9 @@ def _reading(
             if unit not in _VALUE:
                 continue
             # The first column may follow a launcher's prefix.
-            pattern = (_LAST if column is columns[0] else _VALUE)[unit]
+            if column != _HEADER_MARK and _ABSENT.fullmatch(value):
+                continue  # such as MIG parts, which have no utilisation of their own
+            pattern = (_LAST if column is columns[0] and width > 1 else _VALUE)[unit]
             match = pattern.fullmatch(value)
             reading = quantity(match[1]) if match else None
             if reading is None:
@@ -140,7 +143,9 @@ def npu_readings(text: bytes) -> Iterator[tuple[float, float]]:
 
 
 def _headers(line: bytes) -> Iterator[list[bytes]]:
-    """Yield the headers on a line, up to the last column of each that has a unit that is read."""
+    """Yield the headers on a line, whole, and up to the last column whose unit is read: behind that
+    one another header may begin.
+    """
     matches = list(_COLUMN.finditer(line))
     joined = [
         bool(current[3]) and current.end() == following.start()
@@ -153,4 +158,6 @@ def _headers(line: bytes) -> Iterator[list[bytes]]:
         complete = len(columns) if match[2] in _VALUE else complete
         if not goes_on:
             yield columns[:complete]
+            if complete < len(columns):
+                yield columns
             columns, complete = [], 0

@@ -272,6 +272,8 @@ def test_killed_at_random_it_never_goes_on_wrong(
         assert ranks[0].stdout is not None
         first = next((line for line in ranks[0].stdout if "resumed" in line), "")
         resumed += re.findall(r"step=(\d+)", first)
+        if number == 1:  # something is there to go on from, however busy this machine is
+            next((line for line in ranks[0].stdout if " step=3/" in line), "")
         time.sleep(dice.uniform(0, 1.0))
         for process in ranks:
             process.send_signal(signal.SIGKILL)

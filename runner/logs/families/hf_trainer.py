@@ -25,7 +25,7 @@ import re
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import PRINTED, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import grouped, number, whole_number
+from runner.logs.numbers import grouped, is_lost, number, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
 from runner.logs.tqdm import Average
 
@@ -167,6 +167,8 @@ class HfTrainer(LineParser):
 
     def _logged(self, iteration: int, match: re.Match[bytes]) -> LoggedStep:
         loss, norm = number(match[1]), _NORM.search(match[2])
+        if loss == 0 and norm and is_lost(norm[1]):
+            loss = None  # logging_nan_inf_filter puts 0.0 in place of a NaN (training_args.py)
         return LoggedStep(
             iteration,
             global_batch=self.sizes.get(b"Total train batch size", 0),

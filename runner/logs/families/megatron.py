@@ -31,6 +31,7 @@ ROLES: Mapping[bytes, str] = {
     b"elapsed time per iteration (ms)": "time_ms",
     b"elapsed time per iteration (s)": "time_s",
     b"samples per second": "rate",
+    b"samples/sec": "rate",  # of GPT-NeoX, before the iteration (megatron/logging.py)
     b"tpt": "rate",
     b"global batch size": "batch",
     b"lm loss": "loss",
@@ -51,6 +52,8 @@ _FIELD = re.compile(
     rb"\| *+(%b) *+: *+([^\s|]++) (?:samples/s |\(avg [\d.]+\) {1,2})?+(?=\|)"
     % b"|".join(map(re.escape, ROLES))
 )
+# A loss by another name, such as GPT-NeoX' `lm_loss`, which prints its keys as they are.
+_ANY_LOSS = re.compile(rb"\| *+(?:[A-Za-z][\w -]{0,40}[ _-])?loss *+: *+([^\s|]++) (?=\|)")
 ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
 SHORT_S = 0.0201  # and up to this it says too little
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
@@ -158,7 +161,10 @@ class Megatron(LineParser):
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
         if not self.notes.first_step:
             self.notes.first_step = _before(head) + head.string[head.end(1) : head.end()] + tail
-        fields = {ROLES[label]: value for label, value in reversed(_FIELD.findall(tail))}
+        ahead = b"|" + _before(head) if b"samples/sec" in _before(head) else b""
+        fields = {ROLES[label]: value for label, value in reversed(_FIELD.findall(ahead + tail))}
+        if "loss" not in fields and (loss := _ANY_LOSS.search(tail)):
+            fields["loss"] = loss[1]
         begins = self.windows.begins(iteration)
         step = LoggedStep(
             iteration,
