@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from itertools import pairwise
 
 from node.printable import printable
 
@@ -54,6 +55,6 @@ def _grows(lines: list[bytes]) -> bool:
     columns = zip(*(_NUMBER.findall(line) for line in lines), strict=True)
     return any(
         all(b"." not in digits and len(digits) < 10 for digits in column)
-        and all(int(a) < int(b) for a, b in zip(column, column[1:], strict=False))
+        and all(int(a) < int(b) for a, b in pairwise(column))
         for column in columns
     )
