@@ -194,9 +194,9 @@ def read(output: str, kind: Kind, where: str) -> Any:
 
 def one_line(error: BaseException) -> str:
     """Return an error's last line, which is where ssh says what happened, but of a changed key."""
-    lines = [line for line in map(printable, str(error).splitlines()) if line]
+    lines = [line[:MOST_LINE] for line in map(printable, str(error).splitlines()) if line]
     changed = [line for line in lines if kind_of(line) == OTHER_KEY]
-    return [*lines, *changed][-1][:MOST_LINE] if lines else type(error).__name__
+    return [*lines, *changed][-1] if lines else type(error).__name__
 
 
 def save(path: Path, facts: dict[str, Any]) -> None:
