@@ -196,7 +196,7 @@ def one_line(error: BaseException) -> str:
     """Return an error's last line, which is where ssh says what happened, but of a changed key."""
     lines = [line[:MOST_LINE] for line in map(printable, str(error).splitlines()) if line]
     changed = [line for line in lines if kind_of(line) == OTHER_KEY]
-    return [*lines, *changed][-1] if lines else type(error).__name__
+    return " ".join([*lines[-1:], *changed[:1]]) or type(error).__name__
 
 
 def save(path: Path, facts: dict[str, Any]) -> None:
