@@ -17,6 +17,7 @@ from typing import IO
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from node.supervisor.parent import PR_SET_PDEATHSIG
 from runner.base.console import Screen
 from runner.base.dataclass_schema import read
 from runner.base.escapes import TerminalLine
@@ -31,7 +32,6 @@ from runner.terms.progress import VARIABLE, Told
 PAUSE_S = 0.2  # between looks at what the playbook said
 PATIENCE_S = 15.0  # of Ctrl-C with Ansible, which ends what it began
 INTERRUPTED = 130
-PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 

@@ -83,10 +83,9 @@ def recognise(
     elif kind is not None:
         why = f"{kind.says} {why}".strip()
     unknown = kind is None and (system or detected) is None and readers is None
-    unread = [why_unread(path.name, sample) for path, sample in zip(paths, samples, strict=True)]
-    return Recognised(
-        read, system or detected, why, kind, next(filter(None, unread), "") if unknown else ""
-    )
+    unread = (why_unread(path.name, sample) for path, sample in zip(paths, samples, strict=True))
+    unread_why = next(filter(None, unread), "") if unknown else ""
+    return Recognised(read, system or detected, why, kind, unread_why)
 
 
 def _sample(path: Path) -> bytes:

@@ -21,22 +21,23 @@ def all_faults(results: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]
     lost = {host: result["lost"] for host, result in results.items() if "lost" in result}
     addresses = {host: result["address"] for host, result in results.items()}
     there = {name for result in results.values() for name in result.get("there", ())}
+    alike: dict[str, dict[str, str]] = {}
+    for host, why in lost.items():
+        alike.setdefault(silence(why), {})[host] = why
+    unreachable: dict[str, list[str]] = {}
+    for group in alike.values():
+        unreachable |= dict.fromkeys(group, out_of_reach(group, addresses))
     found = {}
     for host, result in results.items():
         undescribed = result.get("undescribed", {})
         sentences = [
-            *(out_of_reach(_alike(lost, host), addresses) if host in lost else ()),
+            *unreachable.get(host, ()),
             *result["faults"],
             *(why for name, why in undescribed.items() if name not in there),
         ]
         if sentences:
             found[host] = list(dict.fromkeys(sentences))
     return found
-
-
-def _alike(lost: Mapping[str, str], host: str) -> dict[str, str]:
-    """Return the nodes that are lost for the same reason."""
-    return {name: why for name, why in lost.items() if silence(why) == silence(lost[host])}
 
 
 class FilterModule:
