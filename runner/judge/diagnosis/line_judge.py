@@ -13,6 +13,7 @@ from runner.judge.diagnosis.line_rules import (
     CAUSE,
     ERROR_FILE,
     EXCEPTION,
+    GROUP,
     GROUPED,
     HANDLING,
     HEADER,
@@ -46,9 +47,8 @@ class LineJudge:
         self._linked: dict[bytes, str] = {}  # streams to what stands before their next traceback
         self.reason = False  # the last line says why, and is of the exception above it
         self._later: dict[bytes, tuple[int, str]] = {}  # streams' last exceptions that say little
-        self._behind: dict[
-            bytes, str
-        ] = {}  # streams whose next line, or traceback, is their reason
+        # Streams whose next `line`, or `traceback`, says why.
+        self._behind: dict[bytes, str] = {}
         self._groups: set[bytes] = set()  # streams with an exception group's traceback
         self._until = 0  # lines that are looked at for an exception's further words
         self._traced = False
@@ -101,9 +101,7 @@ class LineJudge:
             return None
         if stream in self.open:
             text = text.removeprefix(self._indents[stream])
-        if stream in self._groups and text.startswith(
-            (b"ExceptionGroup: ", b"BaseExceptionGroup: ")
-        ):
+        if stream in self._groups and GROUP.match(text):
             self.open[stream] = self.place, text  # what it holds follows
             return None
         if stream in self.open and EXCEPTION.match(text):

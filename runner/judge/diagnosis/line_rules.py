@@ -60,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
     Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
     Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),
-    Rule(None, _any(rb"^E[A-Z](?:\d{4}): |^EL0004", rb"ExceptionType:\[")),
+    Rule(None, _any(rb"^E[A-Z]\d{4}: |^EL0004", rb"ExceptionType:\[")),
     Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"(?:^|\s)what\(\): ")),
     Rule(None, _any(rb": No space left on device$")),
     Rule("segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+")),
@@ -190,14 +190,15 @@ EXCEPTION = re.compile(
     rb"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Timeout|Failure)"
     rb"(?=:|\s*$)|^(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?=:|\s*$)"
     rb"|^(?:Base)?Exception(?:Group)?(?=:|\s*$)"
-    rb"|^(?:[A-Za-z_]\w*\.)+[a-z]\w*(?:error|exception|timeout)(?=:|\s*$)"  # socket.gaierror
-    rb"|^(?:[A-Za-z_]\w*\.)+(?:error|exception|timeout)(?=:|\s*$)"  # struct.error, socket.timeout
+    # struct.error, socket.gaierror
+    rb"|^(?:[A-Za-z_]\w*\.)+(?:[a-z]\w*)?(?:error|exception|timeout)(?=:|\s*$)"
 )
 # An exception group's traceback (PEP 654): what it holds is indented, behind a bar.
 IN_GROUP = re.compile(rb"^\s*\+ Exception Group Traceback")
+GROUP = re.compile(rb"^(?:Base)?ExceptionGroup: ")
 GROUPED = re.compile(rb"^\s*(?:\| ?|\+-\+-+ \d+ -+$|\+-+$)")
-# Lines of an exception's own words: torch's NCCL errors, and DCP's, with a traceback of each rank.
 BAR = re.compile(rb"\d%\|")  # tqdm's
+# Lines of an exception's own words: torch's NCCL errors, and DCP's, with a traceback of each rank.
 LAST_ERROR = b"Last error:"
 OF_RANK = re.compile(rb"\(RANK \d{1,9}\)$")
 # A traceback that follows is one that ended nothing.
