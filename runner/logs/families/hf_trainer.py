@@ -16,6 +16,9 @@
   is told with it, and a line has none while an evaluation is more than 1 % of it;
 * `train_samples_per_second` at the end is of the whole run with its start, evaluations and
   checkpoints, and of all steps even where a run was resumed: no line's rate. It is not read;
+* ms-swift's objects (002e6d9a swift/trainers/patcher.py, swift/megatron/callbacks/print.py; as JSON
+  in logging.jsonl) say their step and the whole seconds since training began. Their speed is the
+  mean since then, with six decimals: steps times that are the seconds, unless it was resumed;
 * 5.x prints four digits of each figure; `eval_loss` is an evaluation's, `train_loss` a mean of all.
 """
 
@@ -33,13 +36,16 @@ PRECISE = 20  # units of a runtime's last digit, so that one is 5 %
 MOST_BARS = 8  # of different totals: of datasets, evaluations, the training
 LONGEST = 2000  # bytes of an object
 _OBJECT = re.compile(
-    rb"\{'loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
+    rb"\{'loss': '?%b'?, (?![^{}\r\n]{0,%d}elapsed_time)([^{}\r\n]{0,%d})\}"
+    % (PRINTED, LONGEST, LONGEST),
+    re.IGNORECASE,
 )
 _HELD_BACK = re.compile(rb"(\{'loss': [^{}\r\n]{0,%d}\})\r?\n\{'loss': " % LONGEST)
 _NORM = re.compile(rb"'grad_norm': '?" + PRINTED + rb"(?=[',]|$)", re.IGNORECASE)
 _VALIDATED = re.compile(
     rb"\{'eval_loss': '?" + PRINTED + rb"'?, ([^{}\r\n]{0,%d})\}" % LONGEST, re.IGNORECASE
 )
+_VALIDATION = re.compile(rb"(?<!\w)'eval_loss': '?" + PRINTED, re.IGNORECASE)
 _RUNTIME = re.compile(rb"'train_runtime': '?(\d[\d.]{0,20}(?:e[+-]\d{1,3})?)'?(?=[,}]|$)")
 _EPOCH = re.compile(rb"'epoch': '?(\d{1,6}(?:\.(\d{1,20}))?)'?(?=,|$)")
 _SIZES = re.compile(
@@ -48,6 +54,12 @@ _SIZES = re.compile(
 )
 _OBJECT_MARK, _EVALUATION_MARK = b"{'loss': ", b"{'eval_"
 _SIZE_MARKS = (b"Total train batch", b"Total optimization", b"Num update steps")
+_LOSS = re.compile(rb"(?<!\w)'loss': '?" + PRINTED, re.IGNORECASE)
+_ELAPSED = re.compile(
+    rb"'elapsed_time': '(?:(\d{1,4})d )?(?:(\d{1,2})h )?(?:(\d{1,2})m )?(\d{1,2})s'"
+)
+_SPEED = re.compile(rb"'train_speed\((iter/s|s/it)\)': '?([\d.]{1,20})")
+_GIB = re.compile(rb"'memory\(GiB\)': '?([\d.]{1,20})")
 _CANDIDATES = (Candidate("command"),)
 _WORDS = Sign((b"***** running training *****", b"transformers/trainer.py", b"llamafactory"))
 _DIGITS = 4  # of a figure of 5.x
@@ -132,7 +144,7 @@ class HfTrainer(LineParser):
             self._drawn(head)
         if match is None or not iteration:
             return None
-        return self._timed(self._logged(iteration, match), head, match[2])
+        return self._timed(self._logged(iteration, match[1], match[2]), head, match[2])
 
     def _drawn(self, head: re.Match[bytes]) -> None:
         """Note a bar that tqdm drew by itself."""
@@ -165,8 +177,8 @@ class HfTrainer(LineParser):
             row.step_time_ms = (seconds - before) * 1000 / row.timed
         self._runtime, self._evaluated = (row.iteration, seconds), False
 
-    def _logged(self, iteration: int, match: re.Match[bytes]) -> LoggedStep:
-        loss, norm = number(match[1]), _NORM.search(match[2])
+    def _logged(self, iteration: int, printed: bytes, words: bytes) -> LoggedStep:
+        loss, norm = number(printed), _NORM.search(words)
         if loss == 0 and norm and is_lost(norm[1]):
             loss = None  # logging_nan_inf_filter puts 0.0 in place of a NaN (training_args.py)
         return LoggedStep(
@@ -203,7 +215,7 @@ class HfTrainerAfterBars(HfTrainer):
             return None
         iteration = whole_number(head[1]) or 0
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
-        row = self._logged(iteration, match) if iteration else None
+        row = self._logged(iteration, match[1], match[2]) if iteration else None
         return self._timed(row, head, match[2]) if row else None
 
 
@@ -241,10 +253,60 @@ class HfTrainerEpochs(HfTrainer):
         )
         if not certain or not iteration:
             return None
-        row, runtime = self._logged(iteration, head), _RUNTIME.search(head[2])
+        row, runtime = self._logged(iteration, head[1], head[2]), _RUNTIME.search(head[2])
         if runtime and (seconds := number(runtime[1])):
             self._of_runtime(row, seconds, _unit(runtime[1], seconds), Average())
         return row
+
+
+class MsSwift(HfTrainer):
+    """Objects of ms-swift and Megatron-SWIFT, which say their step; bars do not matter."""
+
+    name = "ms_swift"
+    says = "ms-swift's objects, which say their step"
+    mentions = ()
+    gives = ("loss", "grad_norm", "global_batch", "memory_reserved_mib", "train_iters")
+    out_of = "the seconds since training began"
+    holds = "the mean since the line before, or an earlier one; checkpoints are in it"
+    untimed = "no two of its lines are 20 s apart: run it by bench"
+    step = rb"['\"](?:global_step/max_steps\]?|iteration)['\"]: ['\"]\d"
+    success = rb"\{['\"]train_runtime['\"]: "
+    marker = b"elapsed_time"
+    head = re.compile(
+        rb"\{(?=[^{}\r\n]{0,%d}['\"\[](?:global_step/max_steps\]?|iteration)['\"]: "
+        rb"['\"](\d{1,9})/(\d{1,9})['\"])([^{}\r\n]{0,%d})\}" % (2 * LONGEST, 2 * LONGEST)
+    )
+    context = _SIZE_MARKS
+    _by_speed = False  # the last line's seconds are its steps times its speed
+
+    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
+        """Read one object; those of an evaluation and of the end are no step."""
+        iteration, words = whole_number(head[1]) or 0, head[3].replace(b'"', b"'")
+        self.notes.facts[TRAIN_ITERS] = head[2].decode()
+        if validated := _VALIDATION.search(words):
+            self._evaluated = True
+            self.notes.validated(iteration, number(validated[1]))
+        loss = _LOSS.search(words)
+        if not loss or not iteration:
+            return None
+        gib, row = _GIB.search(words), self._logged(iteration, loss[1], words)
+        self.notes.reserved((number(gib[1]) or 0) * 1024 if gib else None)
+        if clock := _ELAPSED.search(words):
+            self._since_start(row, clock, _SPEED.search(words))
+        return row
+
+    def _since_start(
+        self, row: LoggedStep, clock: re.Match[bytes], speed: re.Match[bytes] | None
+    ) -> None:
+        days, hours, minutes, s = (whole_number(part) or 0 for part in clock.groups())
+        seconds, unit = ((days * 24 + hours) * 60 + minutes) * 60.0 + s, 1.0
+        per = number(speed[2]) if speed else None
+        whole = row.iteration * (per if speed and speed[1] == b"s/it" else 1 / per) if per else -9.0
+        if (abs(whole - seconds) <= 2) != self._by_speed:  # another clock
+            self._by_speed, self._runtime = not self._by_speed, (0, 0.0)
+        if per and self._by_speed and (fine := 1e-6 * whole / per) < 1:
+            seconds, unit = whole, fine
+        self._of_runtime(row, seconds, unit, Average())
 
 
 def _step_s(bar: re.Match[bytes]) -> float | None:

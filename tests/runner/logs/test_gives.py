@@ -56,6 +56,13 @@ MADE: dict[str, Iterable[str]] = {
         "Total train batch size (w. parallel, distributed & accumulation) = 8",
         "  5%|5 | 5/100 [00:01<00:20, 4.00it/s]{'loss': 2.5, 'grad_norm': 1.5, 'epoch': 0.15}",
     ],
+    "ms_swift": [
+        "Total train batch size (w. parallel, distributed & accumulation) = 8",
+        "{'loss': 2.5, 'grad_norm': 1.5, 'global_step/max_steps': '5/9', 'elapsed_time': '12s',"
+        " 'memory(GiB)': 6.5, 'train_speed(s/it)': 2.4}",
+        "{'loss': 2.5, 'grad_norm': 1.5, 'global_step/max_steps': '6/9', 'elapsed_time': '14s',"
+        " 'memory(GiB)': 6.5, 'train_speed(s/it)': 2.4}",
+    ],
     "llama_factory": [
         '{"current_steps": 10, "total_steps": 60, "loss": 1.52, "throughput": 1000, "total_tokens":'
         " 2000}"

@@ -61,6 +61,7 @@ MIXED = [
     " 40%|####      | 16/40 [00:00<00:02, 13.91it/s]",
     " 43%|####      | 17/40 [00:00<00:02]{'loss': '6.153', 'grad_norm': '0.876', 'epoch': '0.4'}",
     '{"current_steps": 18, "total_steps": 60, "loss": 1.52, "elapsed_time": "0:00:21"}',
+    "{'loss': 1.5, 'iteration': '21/60', 'elapsed_time': '21s', 'train_speed(s/it)': 1.0}",
     ':::MLLOG {"time_ms": 17e11, "key": "global_batch_size", "value": 16, "metadata": {}}',
     ':::MLLOG {"key": "tracked_stats", "value": {"train_step_time": 0.5, "reduced_train_loss": 5.1},'
     ' "metadata": {"samples_count": 272}}',

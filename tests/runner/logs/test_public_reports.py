@@ -101,3 +101,53 @@ def test_two_trainings_are_not_two_nodes(parsed: Any) -> None:
     said = parsed(log(9.0), log(8.5))["reason"]
     assert "has another loss at the same steps (8.9 and 8.4 at step 1): these are two" in said
     assert "another loss" not in parsed(log(9.0), log(9.0))["reason"]
+
+
+SWIFT_KEYS = ("global_step/max_steps", "steps[global_step/max_steps]", "iteration")
+SWIFT_BAR = "Train:  {n}%|#         | {n}/900 [04:00<9:00:00,  3.29s/it]\r"
+
+
+def swift(n: int, key: str, late: int = 0, speed: str = "s/it", **more: Any) -> dict[str, Any]:
+    """One object of step n, of which each took 12.5 s; the clock began `late` s before step 1."""
+    minutes, seconds = divmod(int(12.5 * n) + late, 60)
+    elapsed = f"{minutes // 60}h {minutes % 60}m {seconds}s" if minutes >= 60 else ""
+    return {
+        **(more or {"loss": 2 - n / 100, "grad_norm": 1.5, "learning_rate": 1e-5}),
+        key: f"{n}/900",
+        "elapsed_time": elapsed or (f"{minutes}m {seconds}s" if minutes else f"{seconds}s"),
+        "remaining_time": "5h 1m 7s",
+        "memory(GiB)": 6.5,
+        f"train_speed({speed})": 12.5 if speed == "s/it" else 0.08,
+    }
+
+
+@pytest.mark.parametrize("key", SWIFT_KEYS)
+@pytest.mark.parametrize("speed", ["s/it", "iter/s"])
+@pytest.mark.parametrize("late", [0, 51])
+def test_objects_of_ms_swift_say_their_step(parsed: Any, key: str, speed: str, late: int) -> None:
+    objects = [swift(n, key, late, speed) for n in range(20, 100, 4)]
+    as_text = [{name: str(value) for name, value in each.items()} for each in objects]
+    bars = [SWIFT_BAR.format(n=n) for n in range(20, 100, 4)]
+    for log in (
+        "".join(f"{each}\n" for each in objects),
+        "".join(f"{bar}{each}\n{bar}" for bar, each in zip(bars, objects, strict=True)),
+        "".join(f"[rank0]: {each}\n" for each in as_text),
+        "".join(json.dumps(each) + "\n" for each in as_text),
+    ):
+        said = parsed(log)
+        figures = ("logged_lines", "last_iteration", "planned_iterations", "last_loss")
+        assert [said[figure] for figure in figures] == [20, 96, 900, 1.04]
+        assert said["memory_reserved_mib"] == 6656
+        assert said["step_time_ms"] == pytest.approx(12500, rel=1e-9 if not late else 0.02)
+        assert (said["status"], said["nan"]) == ("unfinished", 0)
+
+
+def test_evaluations_of_ms_swift_are_no_steps_and_a_nan_is_one(parsed: Any) -> None:
+    key = SWIFT_KEYS[0]
+    objects = [swift(n, key) for n in range(893, 901)]
+    objects[4:4] = [swift(896, key, eval_loss=1.25)]
+    said = parsed("".join(f"{each}\n" for each in [*objects, swift(900, key, train_runtime=9.5)]))
+    assert (said["logged_lines"], said["last_validation_loss"]) == (8, 1.25)
+    assert said["status"] == "ok"
+    lost = [*objects[:5], swift(897, key, loss=float("nan"), grad_norm=float("nan"))]
+    assert parsed("".join(json.dumps(each) + "\n" for each in lost))["status"] == "diverged"
