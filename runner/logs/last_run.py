@@ -27,12 +27,14 @@ class LastRun:
         self._sizes = sizes
         self._first_step: int | None = None
         self._last_step = 0
+        self._last: list[LoggedStep] = []
 
     def feed(self, text: bytes) -> tuple[bool, list[LoggedStep]]:
         """Return whether a run starts over in whole lines of the log, and the last one's steps."""
         again, steps = self._feed(newlines(text))
         sizes = self._sizes.or_by(self.parser.notes.facts)
-        for step in steps:
+        open_steps, self._last = [*self._last, *steps], steps[-1:] or self._last
+        for step in open_steps:  # what the last one lacked may stand on lines of this text
             if not self.parser.own_rate and sizes.global_batch_size and step.step_time_ms:
                 step.samples_per_s = None  # of DeepSpeed's own train_batch_size
             sizes.complete(step)

@@ -1,5 +1,8 @@
 """A matrix's own patterns as a kind of step lines: `step` finds a line, the others read it.
 
+What is not on that line is looked for on those behind it, up to the next step's (OLMo and Composer
+print a figure a line), unless an earlier step had it on its own.
+
 They run on RE2, whose time grows with the length of a line and no faster, whatever the pattern
 (https://github.com/google/re2/wiki/Syntax: no lookaround, no backreference).
 """
@@ -44,6 +47,7 @@ KEYS: Mapping[str, str] = {
     **MEMORY_KEYS,
     OLD_MEMORY: "the older name of `memory_allocated`: use it for nothing else",
 }
+_FIELDS = {"step_time": "step_time_ms", "device_tflop_per_s": "tflop_per_s"}  # of a LoggedStep
 LOSS = "loss"
 SIGNED = (LOSS, "grad_norm")
 _LOST_WORD = re.compile(rb"(?i)(?<!\w)[+-]?(?:nan|inf|infinity)(?!\w)")
@@ -142,7 +146,7 @@ class _Seen:
         if self.unreadable:
             matched = printable(self.unreadable[:40].decode("utf-8", "replace"))
             return f"`{key}` found {matched!r}, which is not a number; put only the number in (...)"
-        of = " that `step` matched" if key != STEP else ""
+        of = " of a step" if key != STEP else ""
         return f"`{key}` matched no line{of}{self.nearest.sentence()}"
 
 
@@ -161,6 +165,9 @@ class PatternLines(Kind):
             key: (compiled(pattern.text), pattern.scale) for key, pattern in patterns.items()
         }
         self._from_zero: bool | None = None
+        self._step = LoggedStep(0)  # the last one
+        self._open: set[str] = set()  # what it still lacks
+        self._on_its_line: set[str] = set()  # what steps have there
         self._fed = False  # a run that never started says nothing of its lines
         self._progress = {key: _Seen(NearLines(pattern.text)) for key, pattern in patterns.items()}
 
@@ -183,15 +190,17 @@ class PatternLines(Kind):
         for match in self._patterns[STEP][0].finditer(clean):
             if match.start() < end:
                 continue  # a line is one step
-            begin = clean.rfind(b"\n", end, match.start()) + 1
+            begin = max(clean.rfind(b"\n", end, match.start()) + 1, end)
+            self._read(clean[end:begin])
             end = clean.find(b"\n", match.end())
             if end < 0:
                 break  # half a line may hold half a number
-            if (step := self._row(match, clean[max(begin, 0) : end])) is not None:
+            if (step := self._row(match, clean[begin:end])) is not None:
                 step.iterations = self.windows.cover(step.iteration)
-                step.drop_unmeasured()
                 step.offset = begin
                 steps.append(step)
+        if end >= 0:
+            self._read(clean[end : clean.rfind(b"\n") + 1])
         if not steps and not self._progress[STEP].matched:
             self._progress[STEP].nearest.look(clean)
         return steps
@@ -206,48 +215,51 @@ class PatternLines(Kind):
         self._progress[STEP].matched = True
         if self._patterns[STEP][0].groups > 1 and (total := whole_number(_plain(step.group(2)))):
             self.notes.facts[TRAIN_ITERS] = str(total)
-        figure = {key: self._figure(key, line) for key in self._patterns if key != STEP}
-        loss = figure.get("loss")
-        self.notes.allocated(figure.get("memory_allocated", figure.get(OLD_MEMORY)))
-        self.notes.reserved(figure.get("memory_reserved"))
-        self.notes.used(figure.get("memory_used"))
-        self.notes.rss(figure.get("memory_rss"))
-        return LoggedStep(
-            iteration=iteration + self._from_zero,
-            step_time_ms=figure.get("step_time"),
-            samples_per_s=figure.get("samples_per_s"),
-            loss=None if loss is None else finite(loss),
-            nan=int(loss is not None and finite(loss) is None),
-            grad_norm=figure.get("grad_norm"),
-            tokens_per_s=figure.get("tokens_per_s"),
-            device_tokens_per_s=figure.get("device_tokens_per_s"),
-            tflop_per_s=figure.get("device_tflop_per_s"),
-        )
+        self._step = LoggedStep(iteration + self._from_zero)
+        self._open = {key for key in self._patterns if key != STEP}
+        self._read(line)
+        self._on_its_line |= self._patterns.keys() - self._open
+        self._open -= self._on_its_line
+        return self._step
 
-    def _figure(self, key: str, line: bytes) -> float | None:
-        """Return what a pattern finds on a line that `step` matched, in our unit.
+    def _read(self, text: bytes) -> None:
+        """Read what the last step lacks."""
+        for key in [*self._open] if text else ():
+            figure, there = self._figure(key, text)
+            if not there:
+                continue
+            self._open.remove(key)
+            if key in (OLD_MEMORY, *MEMORY_KEYS):
+                if key != OLD_MEMORY or "memory_allocated" not in self._patterns:
+                    getattr(self.notes, key.partition("_")[2] or "allocated")(figure)
+            elif key == LOSS:
+                self._step.loss = None if figure is None else finite(figure)
+                self._step.nan = int(figure is not None and self._step.loss is None)
+            else:
+                setattr(self._step, _FIELDS.get(key, key), figure)
+        self._step.drop_unmeasured()
+
+    def _figure(self, key: str, text: bytes) -> tuple[float | None, bool]:
+        """Return what a pattern finds on lines of a step, in our unit, and whether it matched.
 
         A loss may be NaN or infinite; nothing else may, nor be below 0 but a loss and a norm.
         """
         pattern, scale = self._patterns[key]
-        match, progress = pattern.search(line), self._progress[key]
-        if match is None:
-            if key == LOSS and _lost(pattern, line):
-                progress.matched = True
-                return math.nan
+        match, progress = pattern.search(text), self._progress[key]
+        if match is None and not (key == LOSS and _lost(pattern, text)):
             if not progress.matched:
-                progress.nearest.look(line)
-            return None
-        text = (match.group(1) or b"").strip()
-        if key == LOSS and is_lost(text):
+                progress.nearest.look(text)
+            return None, False
+        found = (match.group(1) or b"").strip() if match else b"nan"
+        if key == LOSS and is_lost(found):
             progress.matched = True
-            return math.nan
-        value = human(_plain(text))
+            return math.nan, True
+        value = human(_plain(found))
         figure = value if key in SIGNED or value is None else quantity_of(value * scale)
         if figure is None:
-            progress.unreadable = text or b" "
+            progress.unreadable = found or b" "
         progress.matched = progress.matched or figure is not None
-        return figure
+        return figure, True
 
 
 def _lost(pattern: re2._Regexp, line: bytes) -> bool:

@@ -328,7 +328,7 @@ def test_a_matrixs_patterns_are_tried_on_a_log(
     assert main(argv) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["status"], found["last_iteration"], found["last_loss"]) == ("ok", 9, None)
-    assert "`loss` matched no line that `step` matched" in found["reason"]
+    assert "`loss` matched no line of a step" in found["reason"]
     matrix.write_text(MATRIX.replace("lozz", "loss"))
     assert main(argv) == 0
     assert json.loads(capsys.readouterr().out)["last_loss"] == 1.5

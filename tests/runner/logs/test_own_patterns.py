@@ -115,9 +115,7 @@ def test_what_matched_nothing_is_said_with_the_nearest_lines() -> None:
     }
     log = {"step": r"step (\d+)", "loss": r"Loss=([\d.]+)"}
     found = by(log, b"step 1 loss 3\n")
-    assert found.missing == {
-        "loss": "`loss` matched no line that `step` matched; nearest: 'step 1 loss 3'"
-    }
+    assert found.missing == {"loss": "`loss` matched no line of a step; nearest: 'step 1 loss 3'"}
     assert by(log, b"nothing\n", b"step 1 Loss=2\n").missing == {}
     assert by({"step": r"zzz(\d+)", "loss": r"(\d)"}, b"at step 1\n").missing == {
         "step": "`step` matched no line; no line has one of its words, the first with a number is"
@@ -140,3 +138,42 @@ def test_no_pattern_costs_more_than_its_line(pattern: str, line: bytes) -> None:
     began = time.process_time()
     by({**log, "loss": r"loss (\d+)"}, (line + b"\n") * 3)
     assert time.process_time() - began < 5
+
+
+COMPOSER = b"""[epoch=1][batch=%d/90]:
+\t Train time/batch: 7
+\t Train loss/train/total: %s
+\t Train memory/peak_reserved_mem: 13.5
+\t Train throughput/device/tokens_per_sec: 1,02%d.5
+"""
+
+
+@pytest.mark.parametrize("size", [7, 64, 300, 1 << 20])
+def test_a_figure_may_stand_behind_its_steps_line(size: int) -> None:
+    """Up to the next step's line, wherever a block of the log ends; a step without it has none."""
+    log = {
+        "step": r"\[batch=(\d+)/(\d+)\]",
+        "loss": r"loss/train/total: (\S+)",
+        "device_tokens_per_s": r"device/tokens_per_sec: (\S+)",
+        "memory_reserved": {"pattern": r"reserved_mem: (\S+)", "unit": "GiB"},
+    }
+    lines = b"loss/train/total: 9\n" + b"".join(
+        COMPOSER % (n, b"nan" if n == 6 else b"%d" % (10 - n), n) for n in range(1, 8)
+    )
+    lines += b"[epoch=1][batch=8/90]:\n[epoch=1][batch=9/90]:\n\t Train loss/train/total: 1\n"
+    pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
+    sizes = Known(tokens_per_sample=1, devices=2)
+    found = measure(readers_of_patterns(read_patterns(log, "log")), {0: pieces}, sizes)
+    assert [step.loss for step in found.intervals] == [9, 8, 7, 6, 5, None, 3, None, 1]
+    assert [step.nan for step in found.intervals] == [0, 0, 0, 0, 0, 1, 0, 0, 0]
+    rates = [step.samples_per_s for step in found.intervals]
+    assert rates == [*(2 * (1020.5 + n) for n in range(1, 8)), None, None]
+    assert found.memory_reserved_mib == 13.5 * 1024
+    assert found.missing == {}
+
+
+def test_what_steps_say_on_their_line_is_not_looked_for_behind_it() -> None:
+    """An evaluation behind a step says no loss of it."""
+    log = {"step": r"step (\d+)", "loss": r"loss (\S+)"}
+    found = by(log, b"step 1 loss 3\nval loss 9\nstep 2\nval loss 8\nstep 3 loss 1\n")
+    assert [step.loss for step in found.intervals] == [3, None, 1]
