@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from node.supervisor.names import PROGRAMS
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench
@@ -69,8 +70,10 @@ def test_setup_installs_once_and_runs_do_not_collide(tmp_path: Path, real_nodes:
     here = losses(tmp_path, group, "shared")
     said = [json.loads(path.read_text()) for path in tmp_path.glob("runs/shared-*/inspect/*.json")]
     assert sorted(each["files"]["env"]["hostname"] for each in said) == ["node1", "node2"]
-    locks = sorted(path.name for path in (shared / "runs").iterdir())
-    assert locks == ["lock-node1", "lock-node2"], "runs that ended well leave nothing"
+    left = {path.name: path for path in (shared / "runs").iterdir()}
+    assert sorted(left) == ["lock-node1", "lock-node2", "node1", "node2"]
+    for name in ("node1", "node2"):  # what the supervisor is made of, for the next run
+        assert [path.name for path in left[name].iterdir()] == [PROGRAMS], "no run's folder stays"
 
     # As with a root each, with what was installed there.
     own = real_nodes(2, variables=variables(Path("/opt/own-root")))

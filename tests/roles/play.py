@@ -20,6 +20,7 @@ TRAINER = """
       vars:
         systems_root: "{{ cluster_root }}/systems"
         node_root: "{{ cluster_root }}"
+        own_folder: "{{ playbook_dir }}"
         trainer_pin_sets: "{{ trainer_pins | list }}"
 """
 
