@@ -32,7 +32,8 @@ Its runs form an ordinary campaign: the same command resumes it, also after you 
 `status`, `stop`, `collect` and `export` work as usual. RUNS/<matrix>-
 <inventory>/ gets tune.json and winner.yaml, a matrix of the winner alone. docs/how-to/tune.md
 
-exit codes: 0 winner found; 1 no winner, or nodes were lost; 2 bad input; 130 Ctrl-C
+exit codes: 0 winner found; 1 none, or none that is surely faster than the default, or nodes were
+lost; 2 bad input; 130 Ctrl-C
 """
 FORMATS = ("table", "markdown", "json")
 NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
@@ -126,8 +127,9 @@ def run(chosen: argparse.Namespace) -> int:
     _print(tuned, chosen.format)
     if session.campaign.begun and chosen.format == "table":
         folder = session.campaign.path
-        say(f"\nall runs: trainbench collect {session.campaign.name}; the winner's matrix and all")
-        say(f"figures: {folder}/winner.yaml, {folder}/tune.json")
+        matrix = f", the winner's matrix: {folder}/winner.yaml" if tuned.winner else ""
+        say(f"\nall runs: trainbench collect {session.campaign.name}")
+        say(f"all figures: {folder}/tune.json{matrix}")
     if tally.interrupted:
         return 130
     return 0 if tuned.winner and not tally.expired else 1

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from runner.figures.between_runs import of_values, rate_difference
+from runner.figures.between_runs import MOST_REPEATS, of_values, rate_difference, repeats_to_see
 from runner.terms.tuned import State, Tuned, TunedCandidate, TunedDifference, TunedRun
 from runner.terms.tuning import OBJECTIVES
 from runner.tune.search import Forecast, Search
@@ -46,24 +46,30 @@ class Answering:
         forecasts = self.search.forecasts(progress.trials)
         runs = self._runs(progress.readings)
         best = self.candidates.by_id[winner] if winner else None
+        differences = self._differences(best, progress.readings) if best else []
+        gain = next((one for one in differences if one.to == "the default"), None)
+        words = progress.stopped or ENDS[why] + (
+            COMPARING if progress.end and progress.step else ""
+        )
+        if best and (unsure := self._unsure(best, gain, progress.readings)):
+            best, winner, words = None, None, unsure
         return Tuned(
             objective=self.candidates.tuning.objective,
             unit=OBJECTIVES[self.candidates.tuning.objective].unit,
             why=why,
-            words=progress.stopped
-            or ENDS[why] + (COMPARING if progress.end and progress.step else ""),
+            words=words,
             inventory=self.inventory,
             fingerprint=self.fingerprint,
             winner=best.name if best else None,
             figure=_figure(best.id, progress.readings) if best else None,
-            differences=tuple(self._differences(best, progress.readings)) if best else (),
+            differences=tuple(differences),
             candidates=tuple(self._rows(progress, forecasts, winner)),
             runs=runs,
             refusals=dict(self.candidates.refusals),
             cost=sum(trial.cost for trial in progress.trials),
             cost_unit=self.unit,
             took_s=sum(reading.wall_s for reading in progress.readings),
-            pays_after=self._pays_after(best, progress.readings) if best else None,
+            pays_after=self._pays_after(best, gain, progress.readings) if best else None,
             notes=tuple(self.notes),
             measured=tuple(self._measured(progress.readings)),
         )
@@ -131,8 +137,33 @@ class Answering:
         present = [(to, rival) for to, rival in rivals if rival is not None]
         return [_difference(to, winner, rival, readings, len(present)) for to, rival in present]
 
-    def _pays_after(self, winner: RaceCandidate, readings: Sequence[TuneReading]) -> int | None:
-        """Return the steps after which the winner has saved the time of the search."""
+    def _unsure(
+        self, best: RaceCandidate, gain: TunedDifference | None, readings: Sequence[TuneReading]
+    ) -> str:
+        """Say how many repeats it takes where the fastest by its mean may be no faster than the
+        default; empty where it is known to be, or to be equal within the margin.
+        """
+        default = self.candidates.default
+        if not default or not gain or None in (gain.percent, gain.low, gain.high):
+            return ""
+        percent, low, high = gain.percent or 0.0, gain.low or 0.0, gain.high or 0.0
+        if not low <= 0 <= high or max(-low, high) <= self.search.rules.margin_percent:
+            return ""
+        ours, theirs = (of_values(_figures(one.id, readings)) for one in (best, default))
+        count = repeats_to_see(ours, theirs, abs(percent))
+        return (
+            f"{best.name} is fastest by its mean, and perhaps no faster than the default:"
+            f" {percent:+.1f} % ({low:.1f} to {high:.1f}); it takes"
+            f" {f'about {count}' if count else f'more than {MOST_REPEATS}'} long runs of each to"
+            " tell"
+        )
+
+    def _pays_after(
+        self, winner: RaceCandidate, gain: TunedDifference | None, readings: Sequence[TuneReading]
+    ) -> int | None:
+        """Return the steps after which the winner has saved the time of the search, if it does."""
+        if not gain or not gain.low or gain.low < 0:
+            return None
         default = self.candidates.default
         ours = _step_s(winner.id, readings)
         theirs = _step_s(default.id, readings) if default else None
@@ -165,9 +196,13 @@ def _of(
     return long or good or [reading for reading in own_readings if reading.ending == "ended_early"]
 
 
+def _figures(candidate: str, readings: Sequence[TuneReading]) -> list[float]:
+    return undisturbed([run.figure for run in _of(candidate, readings) if run.figure])
+
+
 def _figure(candidate: str, readings: Sequence[TuneReading]) -> float | None:
-    figures = [reading.figure for reading in _of(candidate, readings) if reading.figure]
-    return fmean(undisturbed(figures)) if figures else None
+    figures = _figures(candidate, readings)
+    return fmean(figures) if figures else None
 
 
 def _step_s(candidate: str, readings: Sequence[TuneReading]) -> float | None:
@@ -188,10 +223,7 @@ def _difference(
 ) -> TunedDifference:
     if ours.id == theirs.id:
         return TunedDifference(to, theirs.name, missing="it is the winner")
-    our_figures, their_figures = (
-        undisturbed([x.figure for x in _of(name, readings) if x.figure])
-        for name in (ours.id, theirs.id)
-    )
+    our_figures, their_figures = (_figures(name, readings) for name in (ours.id, theirs.id))
     if not our_figures or not their_figures:
         why = next((x.reason for x in readings if x.candidate == theirs.id and x.reason), "")
         return TunedDifference(to, theirs.name, missing=why or "it did not run")

@@ -163,7 +163,9 @@ class TuneSession:
         self.answering.notes = self.notes
         tuned = self.answering.answer(progress)
         winner = progress.end.winner if progress.end else None
-        if winner is not None:
+        if tuned.winner is None:
+            (campaign.path / names.WINNER).unlink(missing_ok=True)
+        elif winner is not None:
             winning = self.candidates.by_id[winner]
             tuned = replace(tuned, commands=commands(self.matrix, winning, self.cluster))
             write_text(campaign.path / names.WINNER, winner_matrix(self.matrix, winning))

@@ -49,16 +49,16 @@ def killed_and_resumed(argv: list[str], campaign: Path) -> dict[str, Any]:
     ran = subprocess.run(
         [*argv, "--format", "json"], capture_output=True, text=True, timeout=900, check=False
     )
-    assert ran.returncode == 0, ran.stderr
     answer: dict[str, Any] = json.loads(ran.stdout)
     kept = {(one["candidate"], one["length"], one["began"]) for one in answer["runs"]}
     assert len(kept) == len(answer["runs"])
     assert before <= over(campaign)
-    assert answer["winner"]
-    assert (campaign / "winner.yaml").is_file()
+    assert answer["winner"] or "perhaps no faster than the default" in answer["words"], ran.stderr
+    assert (campaign / "winner.yaml").is_file() == bool(answer["winner"])
+    assert ran.returncode == int(not answer["winner"])
     again = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
-    assert again.returncode == 0, again.stderr
-    assert f"fastest: {answer['winner']}" in again.stdout
+    assert again.returncode == ran.returncode, again.stderr
+    assert (f"fastest: {answer['winner']}" if answer["winner"] else "no winner") in again.stdout
     assert len(json.loads((campaign / "tune.json").read_text())["runs"]) == len(answer["runs"])
     return answer
 

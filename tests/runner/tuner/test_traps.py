@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,21 @@ def test_an_objective_says_whether_its_figure_is_predicted_as_a_time(
     monkeypatch.setitem(OBJECTIVES, "loss", Objective("least loss", "nats", of_time))
     session = Tuning(tmp_path, lambda *_: steady(1.0), tune_matrix(objective="loss")).session
     assert session.knowledge.of_time == of_time
+
+
+@pytest.mark.parametrize(("gain", "known"), [(0.1, False), (0.5, True)])
+def test_a_gain_whose_interval_holds_0_is_no_winner_and_pays_nothing(
+    tmp_path: Path, gain: float, known: bool
+) -> None:
+    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
+        noise = (0.0, 0.3, -0.2, 0.25, -0.3, 0.1)[(number + 3 * values["zero_stage"]) % 6]
+        return steady((1 - gain * values["zero_stage"]) * (1 + noise * (0.1 if known else 1)))
+
+    tuning = Tuning(tmp_path, behave, tune_matrix({"zero_stage": [0, 1]}))
+    tuned, text = tuning.go(), text_of(tuning.session.answering.answer(tuning.session.look()))
+    winner = next(tmp_path.glob("*/winner.yaml"), None)
+    paid = tuned.pays_after is not None
+    assert (bool(tuned.winner), bool(winner), bool(tuned.commands), paid) == (known,) * 4, text
+    unsure = r"no winner: zero_stage=\d is fastest by its mean, and perhaps no faster than the def"
+    assert bool(re.match(unsure, text)) == (not known)
+    assert bool(re.search(r"; it takes (about \d+|more than 100) long runs of each", text)) != known
