@@ -125,7 +125,10 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
         self, entry: str, arguments: Any = None, kind: Kind = ANYTHING, python: str = ""
     ) -> dict[str, Any]:
         """Return a task's result: a program's `answer`, or a failure with its words."""
-        facts, code, failure = self.send(entry, arguments, kind, python)
+        checked, code, failure = self.send(entry, arguments, kind, python)
+        facts = json.loads(
+            json.dumps(checked)
+        )  # text of kinds' own classes is just text to Ansible
         result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
         if code == 0 and facts is not None:
             return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}

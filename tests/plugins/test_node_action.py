@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from node.kinds import Line, having
 from node.schema import UnfitError, Whole
+from node.validated_text import WheelName
 from plugins import node_action
 from plugins.node_action import NodeAction, one_line, read
 from runner.base.ssh_words import silence
@@ -154,3 +155,10 @@ def test_ssh_says_that_a_key_has_changed_in_one_line() -> None:
         "Host key verification failed (another key is recorded here"
     )
     assert one_line(RuntimeError("a\nb\n")) == "b"
+
+
+def test_a_result_is_text_that_ansible_stores_without_a_warning() -> None:
+    """A kind makes its own text, of which Ansible says in each setup that it is unsupported."""
+    action = Action("""echo 'TRAINBENCH {"name": "a.whl"}'""")
+    answer = action.result("env.inspection:look", kind=having({"name": WheelName}))["answer"]
+    assert type(answer["name"]) is str
