@@ -6,7 +6,8 @@ No figure that is not in the log, exactly:
   from 0); its loss and gradient norm are numbers that stand there;
 - its time is above 0 and a number that stands there, in ms or s; or, by docs/parsers.md, a number
   of samples that stands there by the rate that does; but for systems in DERIVED and HUMAN;
-- its rate is above 0 and a number that stands there, or such a number of samples by the time;
+- its rate is above 0 and a number that stands there, or such a number of samples by the time, or
+  what two of DeepSpeed's running means make;
 - first, last and last loss of `parse` are those of a step, and its medians lie between the least
   and the largest of the steps'; a log without steps has none of them.
 """
@@ -18,15 +19,18 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from runner.base.text import blocks
 from runner.figures.counted_steps import samples_per_s, step_time_ms
 from runner.judge.diagnosis.verdict import diagnose
+from runner.logs.families.deepspeed import UNTIMED
 from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.latest import latest
 from runner.logs.measure import measure
+from runner.logs.numbers import number
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval
 from tests.conftest import ROOT
@@ -39,7 +43,9 @@ NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 SEED_BYTES = 4_000
 MEDIANS = {"step_time_ms": step_time_ms, "samples_per_s": samples_per_s}
 NEAR = 1e-5
-ACCUMULATED = "megatron_deepspeed"  # some of its lines count micro steps
+# Some of DeepSpeed's lines count micro steps, and a rate may follow from two means since the start.
+ACCUMULATED = ("megatron_deepspeed", "ascend_gpt")
+MEAN = re.compile(rb"(?:global_step=|/)(\d{1,9}), (?:RunningAvg)?SamplesPerSec=([\d.]+),")
 # Whose times and rates are none of the log: between running averages, or of tokens/s.
 DERIVED = ("libai", "torchtitan")
 # What families without a system print (1.23K, epochs in place of steps) is a number in another way:
@@ -82,8 +88,8 @@ class Logs:
     def judge(self, data: bytes, folder: Path) -> None:
         """As a user's files, and as a run's."""
         paths = []
-        for number, log in enumerate(data.split(NEXT_NODE)):
-            paths.append(folder / f"{number}.log")
+        for node, log in enumerate(data.split(NEXT_NODE)):
+            paths.append(folder / f"{node}.log")
             paths[-1].write_bytes(log)
         answer = said(["parse", *map(str, paths), "--format", "json"])
         if answer.code != 0:
@@ -131,6 +137,15 @@ class Figures:
             _near(one, self.parts) for one in values
         )
 
+    def is_between_means(self, rate: float) -> bool:
+        """Whether two lines of means since the third step make this rate of the steps between."""
+        found = [(int(steps), number(mean)) for steps, mean in MEAN.findall(self.data)]
+        points = [(now, now / mean) for n, mean in found if mean for now in [max(n - UNTIMED, 1)]]
+        return any(
+            end > begin and abs((end - begin) - rate * (ended - began)) <= NEAR * (end - begin)
+            for (begin, began), (end, ended) in combinations(points, 2)
+        )
+
     def check(self, step: Interval, system: str) -> None:
         """Raise FindingError for a figure of a step that does not stand there."""
         time, rate = step.step_time_ms, step.samples_per_s
@@ -139,7 +154,7 @@ class Figures:
                 raise FindingError(f"{system}: a {name} of {value!r} counts as measured")
         if system == HUMAN:
             return
-        accumulated = [1 / count for count in range(2, 65)] if system == ACCUMULATED else []
+        accumulated = [1 / count for count in range(2, 65)] if system in ACCUMULATED else []
         if not (self.has(step.iteration, *accumulated) or self.has(step.iteration - 1)):
             raise FindingError(f"{system}: an iteration that is not in the log")
         for name in ("loss", "grad_norm"):
@@ -152,7 +167,8 @@ class Figures:
         derived = samples is not None and self.has(samples)
         if time is not None and not self.has(time, 1000.0) and not derived:
             raise FindingError(f"{system}: step time {time!r} is not in the log")
-        if rate is not None and not self.has(rate) and not derived:
+        between = system in ACCUMULATED and rate is not None and self.is_between_means(rate)
+        if rate is not None and not self.has(rate) and not derived and not between:
             raise FindingError(f"{system}: rate {rate!r} is not in the log")
 
 
@@ -175,9 +191,12 @@ def check_result(result: dict[str, Any], steps: Sequence[Interval]) -> None:
     losses = [step.loss for step in steps]
     if result["last_loss"] is not None and result["last_loss"] not in losses:
         raise FindingError("parse: last_loss is no step's")
+    batches = {step.global_batch_size for step in steps if step.global_batch_size}
+    alone = batches.pop() if len(batches) == 1 else None
     for name, of in MEDIANS.items():
-        # by docs/parsers.md the one follows from the other and the line's batch size
-        values = [of(step, step.global_batch_size)[0] for step in steps]
+        # By docs/parsers.md the one follows from the other and the line's batch size; of a line
+        # without one from that of all others.
+        values = [of(step, step.global_batch_size or alone)[0] for step in steps]
         between(name, result[name], [value for value in values if value is not None])
 
 
