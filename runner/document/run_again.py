@@ -2,9 +2,8 @@
 
 from runner.folder.attempt import Attempt
 from runner.judge.judge import judged
-from runner.load.samples import polled_steps
-from runner.load.window import Seen
-from runner.systems.common.registry import load_system
+from runner.load.samples import looks
+from runner.load.window import Seen, times_of_steps
 from runner.terms.record import Record
 
 
@@ -16,8 +15,8 @@ def end_by_logs(attempt: Attempt) -> str | None:
 
 def log_growth(record: Record, attempt: Attempt) -> list[Seen]:
     """Return between which times each logged step was written, by the polls of one node's log."""
-    readers = load_system(record.system).readers_of(record.parameters)
     logged = {step.iteration for step in record.measurement.intervals}
-    nodes = (polled_steps(attempt.node(rank), readers) for rank in attempt.logs())
+    places = record.measurement.places.items()
+    nodes = (times_of_steps(steps, looks(attempt.node(rank))) for rank, steps in places)
     steps = ([step for step in seen if step.iteration in logged] for seen in nodes)
     return next((seen for seen in steps if len(seen) > 1), [])

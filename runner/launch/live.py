@@ -12,6 +12,7 @@ from runner.base.text import tail
 from runner.figures.cell_statistics import cell_statistics
 from runner.folder import names
 from runner.folder.attempt import Attempt
+from runner.judge.judge import measure_run
 from runner.load.arrivals import by_arrivals
 from runner.load.sample_table import CPU, read_samples
 from runner.logs.latest import TAILS, latest
@@ -68,8 +69,9 @@ def _now_of(cell: Cell, attempt: Attempt, wanted: int | None) -> Now:
     if measured is None:
         return Now(memory_used_mib=used, power_w=power_w)
     step = measured.intervals[-1]
-    if sum(log.stat().st_size for log in logs.values() if log.exists()) < TAILS[-1]:  # it is all
-        step = replace(step, samples_per_s=speed_of(cell, attempt, measured) or step.samples_per_s)
+    if sum(log.stat().st_size for log in logs.values() if log.exists()) < TAILS[-1]:
+        rate = speed_of(cell, attempt, measure_run(cell, all_logs))
+        step = replace(step, samples_per_s=rate or step.samples_per_s)
     remaining_s = None
     wanted = wanted or measured.iterations_of(cell.parameters)
     if wanted and step.step_time_ms:
@@ -89,7 +91,7 @@ def speed_of(cell: Cell, attempt: Attempt, measured: Measurement) -> float | Non
     batch = load_system(cell.system).batch_size(cell)
     warmup = run.warmup_iters if run else None
     record = replace(record, warmup_iters=warmup, global_batch_size=batch)
-    record = by_arrivals(record, attempt.logs(), cell.parameters)
+    record = by_arrivals(record, attempt.logs())
     rate = cell_statistics([record]).samples_per_s
     return rate.value if rate else None
 

@@ -10,26 +10,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from node.arrivals import MOST_BYTES
-from runner.base.log_file import open_log
 from runner.figures.counted_steps import measured, samples_per_s, warmup_of
 from runner.folder import names
 from runner.folder.packed import read_part
-from runner.logs.decoding import line_end, line_start, newlines
-from runner.logs.kind import Readers
 from runner.logs.numbers import number
-from runner.systems.common.registry import load_system
-from runner.terms.orders import LOG_LIMIT_BYTES
-from runner.terms.record import Interval, Record
+from runner.terms.record import Interval, Place, Record
 
 _BEGAN = re.compile(rb"began (\d{1,10}\.\d{3}) within_ms (\d{1,4})\n")
 _ENTRY = re.compile(rb"(\d{1,12}\.\d) (\d{1,15})(?: (\d{1,5}))?\n")
-# What a line says of an evaluation or a checkpoint, between two steps.
-_PAUSE = re.compile(rb"(?i)\b(?:eval|valid|val[ _]|checkpoint|sav(?:ed|ing)\b)")
 FEWEST_BURSTS = 8  # that are better than the log's own time, and
 FEWEST_ERRORS = 100  # of an arrival, in the time of all steps
 BUFFERED = "its lines came in too few bursts, buffered; start it unbuffered (python -u, stdbuf -oL)"
@@ -120,24 +112,22 @@ class Line(NamedTuple):
     paused: bool
 
 
-def by_arrivals(record: Record, logs: Mapping[int, Path], parameters: Mapping[str, Any]) -> Record:
-    """Return a run with these parameters, its steps timed by when their lines came; where they
-    cannot be, as its log says.
+def by_arrivals(record: Record, logs: Mapping[int, Path]) -> Record:
+    """Return a run, its steps timed by when their lines came; where they cannot be, as its log
+    says.
     """
     steps = record.measurement.intervals
-    readers = load_system(record.system).readers_of(parameters)
-    for log in logs.values():
-        if not steps or not (arrivals := arrivals_of(log.parent)).entries:
+    for rank, places in record.measurement.places.items():
+        if not (arrivals := arrivals_of(logs[rank].parent)).entries:
             continue
-        with open_log(log) as stream:
-            lines, holds = lines_of(readers, stream.read(LOG_LIMIT_BYTES), arrivals.entries)
+        lines = lines_of(places, arrivals.entries)
         error_s = max(entry.error_s for entry in arrivals.entries)
         timed = timed_steps(steps, lines, record.global_batch_size)
         if timed:
             break
     else:
         return record
-    ours = replace(record.measurement, intervals=timed, clock="arrivals", logged_holds=holds)
+    ours = replace(record.measurement, intervals=timed, clock="arrivals")
     ours_record = replace(record, measurement=ours)
     warm = steps[0].iteration - steps[0].iterations + warmup_of(ours_record)
     known = [step for step in timed if step.step_time_ms and step.iteration > warm]
@@ -152,32 +142,19 @@ def by_arrivals(record: Record, logs: Mapping[int, Path], parameters: Mapping[st
     return replace(record, measurement=replace(record.measurement, untimed=BUFFERED))
 
 
-def lines_of(readers: Readers, log: bytes, entries: Sequence[Arrival]) -> tuple[list[Line], str]:
-    """Return the steps of a log with when they came, and what their own time holds.
+def lines_of(places: Sequence[Place], entries: Sequence[Arrival]) -> list[Line]:
+    """Return when each step of a log came.
 
-    A line came with its first byte: of one that a buffer tore, the rest comes much later.
+    A line came with its first byte: of one that a buffer tore, the rest comes much later. When one
+    behind the last of the arrivals came is told with the next.
     """
-    sizes, log = [entry.size for entry in entries], newlines(log)
-    for make in readers.values():
-        parser, lines, before = make(), list[Line](), 0
-        whole = parser.places_known or b"\x1b" not in log
-        texts = [log] if whole else log.splitlines(keepends=True)
-        begins = accumulate(map(len, texts), initial=0)
-        found = [
-            (step.iteration, begin + (step.offset if whole else 0))
-            for begin, text in zip(begins, texts, strict=False)
-            for step in parser.feed(text)
-        ]
-        for iteration, at in found:
-            burst = bisect_right(sizes, at)
-            begin = line_start(log, at)
-            paused = _PAUSE.search(log, min(before, begin), begin) is not None
-            at_s = entries[burst].at_s if burst < len(sizes) else math.nan  # told with the next
-            lines.append(Line(iteration, at_s, burst, paused))
-            before = line_end(log, at) + 1
-        if lines:
-            return lines, parser.holds
-    return [], ""
+    sizes = [entry.size for entry in entries]
+    times = [*(entry.at_s for entry in entries), math.nan]
+    bursts = (bisect_right(sizes, place.begin) for place in places)
+    return [
+        Line(place.iteration, times[burst], burst, place.paused)
+        for place, burst in zip(places, bursts, strict=True)
+    ]
 
 
 def timed_steps(

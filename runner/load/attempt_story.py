@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from runner.base.log_file import open_log
 from runner.folder.attempt import Attempt
 from runner.folder.stored import UnreadableError
-from runner.load.samples import polled_steps
+from runner.load.samples import looks
 from runner.logs.kind import Kind
 from runner.logs.numbers import quantity, whole_number
 from runner.systems.common.registry import load_system
@@ -124,9 +124,9 @@ def _sessions(attempt: Attempt, run: Run) -> list[TrainedSession]:
 def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[TrainedSession]:
     path, ahead = attempt.log(rank), attempt.clock_ahead_s(rank)
     readers = load_system(run.cell.system).readers_of(run.cell.parameters)
+    polls = looks(path.parent)
     for make in readers.values():
-        step_times = iter([step.by for step in polled_steps(path.parent, readers)])
-        sessions = list(read_sessions(make(), _lines(path), step_times, ahead))
+        sessions = list(read_sessions(make(), _lines(path), polls, ahead))
         if any(session.steps for session in sessions):
             return sessions
     return []
@@ -135,17 +135,21 @@ def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[TrainedSession]:
 def read_sessions(
     parser: Kind,
     lines: Iterable[bytes],
-    step_times: Iterator[float] | None = None,
+    polls: Sequence[tuple[float, int]] = (),
     ahead: float = 0.0,
 ) -> Iterator[TrainedSession]:
     """Read a log's lines into sessions: one begins where the trainer says so, else where its
     iterations go back.
 
-    `step_times` has by when each step was written, for a trainer that does not say when it began;
-    both are of a clock that is so many seconds `ahead` of bench's.
+    `polls` say when the log had how many bytes, for a trainer that does not say when it began; both
+    are of a clock that is so many seconds `ahead` of bench's.
     """
-    now = _Open()
+    now, read, looked = _Open(), 0, iter(polls)
+    time, size = next(looked, (None, 0))
     for line in lines:
+        read += len(line)
+        while time is not None and size < read:
+            time, size = next(looked, (None, 0))
         match = _OURS.search(line)
         fields = dict(_WORD.findall(match[2])) if match else {}
         if match and match[1] == b"resumed":
@@ -162,8 +166,7 @@ def read_sessions(
             covers = max(step.iteration - before, 1)
             seconds = (step.step_time_ms or 0.0) / 1000 * covers
             paused = step.paused_ms / 1000
-            polled = next(step_times, None) if step_times else None
-            at = _ended(now, seconds + paused, None if polled is None else polled - ahead)
+            at = _ended(now, seconds + paused, None if time is None else time - ahead)
             if at is not None:
                 step_seen = StepSeen(step.iteration, covers, seconds, at, step.loss, paused)
                 now.steps.append(step_seen)

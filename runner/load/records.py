@@ -282,7 +282,7 @@ def _ran(
     record = replace(record, reached=_reached(attempt, run, record, attempt.devices(0)))
     record = with_fetched(record, logs, {rank: attempt.devices(rank) for rank in logs})
     if not imported:
-        record = by_arrivals(record, logs, run.cell.parameters)
+        record = by_arrivals(record, logs)
     return replace(record, system=imported.system) if imported and imported.system else record
 
 

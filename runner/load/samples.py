@@ -7,7 +7,7 @@ in an older campaign `timeline.jsonl` (or an archive of them), and
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,6 @@ from node.parsing import parse
 from node.schema import Fields, Number, UnfitError, Whole
 from node.supervisor.polling import EVENTS_BYTES, EVENTS_MOST
 from runner.base.dataclass_schema import shape
-from runner.base.log_file import open_log
 from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder import names
 from runner.folder.attempt import clock_ahead_s
@@ -32,10 +31,7 @@ from runner.load.sample_table import CPU, read_samples
 from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
 from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs import tensorboard
-from runner.logs.kind import Readers
 from runner.logs.numbers import quantity
-from runner.systems.common.registry import load_system
-from runner.terms.orders import LOG_LIMIT_BYTES
 from runner.terms.record import Interval, Measurement, Record
 
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
@@ -53,17 +49,15 @@ def with_fetched(
     record: Record,
     logs: Mapping[int, Path],
     devices: Mapping[int, Sequence[int]],
-    readers: Readers | None = None,
 ) -> Record:
     """Add to the record what is in files beside its logs (node rank to launcher.log).
 
-    `devices` are the indices of those that the run had on a node, by rank; none there: all. Its
-    system says what reads its logs, unless `readers` are given. Samples of a device's memory
-    replace what the log says of it: they see it once a second. A node's processors are not a
-    device: their memory is not the run's.
+    `devices` are the indices of those that the run had on a node, by rank; none there: all.
+    Samples of a device's memory replace what the log says of it: they see it once a second. A
+    node's processors are not a device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    measured = _measured(record, nodes, devices, readers)
+    measured = _measured(record, nodes, devices)
     if not any(interval.loss is not None for interval in measured.intervals):
         events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
         if events:
@@ -75,20 +69,18 @@ def _measured(
     record: Record,
     nodes: Mapping[int, Path],
     devices: Mapping[int, Sequence[int]],
-    readers: Readers | None,
 ) -> Measurement:
     """Return the run's measurement with what its nodes' folders say beside its logs."""
+    measured = record.measurement
     sampled = {rank: node for rank, node in nodes.items() if has_part(node, names.SAMPLES)}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
     began = {rank: begin for rank, (begin, _) in lasted.items()}
-    if readers is None:
-        readers = load_system(record.system).readers_of(record.parameters)
     polls = {rank: _polls_of(node) for rank, node in nodes.items()}
     times = {
-        rank: _times(readers, node, polls[rank], lasted[rank][1]) for rank, node in nodes.items()
+        rank: times_of_steps(measured.places.get(rank, ()), _looks(polls[rank], lasted[rank][1]))
+        for rank in nodes
     }
     starts = [first_step(times[rank], began[rank]) for rank in nodes]
-    measured = record.measurement
     if earliest := min((start for start in starts if start), default=None):
         measured = replace(measured, first_step=earliest)
     if not sampled:
@@ -217,24 +209,17 @@ class _Poll(NamedTuple):
     received: float
 
 
-def _times(readers: Readers, node: Path, polls: Sequence[_Poll], ended: float) -> list[Seen]:
-    """Return the steps that polls saw in a node's log.
+def _looks(polls: Iterable[_Poll], ended: float) -> list[tuple[float, int]]:
+    """Return when a node's log had how many bytes, in order.
 
     What a poll saw only after the launcher had ended was there when it ended.
     """
-    log_sizes = [(min(poll.node, ended), poll.log_bytes) for poll in polls]
-    try:
-        if not log_sizes:
-            return []
-        with open_log(node / names.LOG) as stream:
-            return times_of_steps(readers, stream.read(LOG_LIMIT_BYTES), log_sizes)
-    except OSError:
-        return []
+    return sorted((min(poll.node, ended), poll.log_bytes) for poll in polls)
 
 
-def polled_steps(node: Path, readers: Readers) -> list[Seen]:
-    """Return the steps of the log of a node's folder, and when they came."""
-    return _times(readers, node, _polls_of(node), _lasted(node)[1])
+def looks(node: Path) -> list[tuple[float, int]]:
+    """Return when the log in a node's folder had how many bytes, in order."""
+    return _looks(_polls_of(node), _lasted(node)[1])
 
 
 def _polls_of(node: Path) -> list[_Poll]:

@@ -9,11 +9,12 @@ evaluated), each edge is found by the lines close to it; without any times by it
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from runner.logs.kind import Readers
+from runner.terms.record import Place
 
 ASKING_S = 0.02  # between a poll's look at the log and the time that it says
 # Of its steps' time, a trainer's clock may leave out so much between two lines that are so close.
@@ -68,29 +69,23 @@ class Window(NamedTuple):
         return self._replace(begin=self.begin + seconds, end=self.end + seconds)
 
 
-def times_of_steps(readers: Readers, log: bytes, polls: Iterable[tuple[float, int]]) -> list[Seen]:
-    """Return each logged step, and when its line was written, by polls: (node time, bytes of log).
+def times_of_steps(places: Sequence[Place], polls: Iterable[tuple[float, int]]) -> list[Seen]:
+    """Return when each logged step's whole line was written, by polls in order: (node time, bytes
+    of log).
 
     Of lines that came together the first may have waited for the last in the trainer's buffer,
-    since the lines before them came. Empty where the log has no steps that `readers` know.
+    since the lines before them came.
     """
-    polls = sorted(polls)
-    for make in readers.values():
-        parser, steps, at, log_end = make(), list[Seen](), 0, 0
-        last_poll = last_growth = -math.inf
-        for time, size in polls:
-            # Whole lines only: the rest belongs to the next poll.
-            end, log_end = log.rfind(b"\n", log_end, size) + 1, max(log_end, size)
-            new_steps = parser.feed(log[at:end]) if end > at else []
-            at = max(at, end)
-            after = (last_poll if len(new_steps) == 1 else last_growth) - ASKING_S
-            steps += [Seen(step.iteration, after, time) for step in new_steps]
-            if last_growth == -math.inf or new_steps:
-                last_growth = time
-            last_poll = time
-        if steps:
-            return steps
-    return []
+    ends, steps = [place.end for place in places], list[Seen]()
+    last_poll = last_growth = -math.inf
+    for time, size in polls:
+        new = places[len(steps) : bisect_right(ends, size, len(steps))]
+        after = (last_poll if len(new) == 1 else last_growth) - ASKING_S
+        steps += [Seen(place.iteration, after, time) for place in new]
+        if last_growth == -math.inf or new:
+            last_growth = time
+        last_poll = time
+    return steps
 
 
 def steady_window(

@@ -30,26 +30,34 @@ PREFIX = re.compile(
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes, cut behind a line's end, so that no line is split over two blocks.
+    """Yield the texts of `placed_lines`."""
+    return (text for _, text in placed_lines(blocks))
+
+
+def placed_lines(blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the same bytes, cut behind a line's end, so that no line is split over two blocks; and
+    how many were before.
 
     A carriage return ends a line, too. The last piece may lack its line's end: then it may be
     half a line, and parsers take from it only what another character closes. So may one that is
     longer than LONGEST_LINE, and the rest of such a line is left out: it may begin in a number.
     """
-    pending, torn = b"", False
+    pending, torn, read = b"", False, 0
     for block in blocks:
         cut = block.rfind(b"\n") + 1 or block.rfind(b"\r") + 1
         if not cut:
             pending += b"" if torn else block
+            read += len(block)
             if len(pending) > LONGEST_LINE:
-                yield pending
+                yield read - len(pending), pending
                 pending, torn = b"", True
             continue
         begin = line_end(newlines(block), 0) + 1 if torn else 0
-        yield b"".join((pending, memoryview(block)[begin:cut])) if pending else block[begin:cut]
-        pending, torn = block[cut:], False
+        text = b"".join((pending, memoryview(block)[begin:cut])) if pending else block[begin:cut]
+        yield read - len(pending) + begin, text
+        pending, torn, read = block[cut:], False, read + len(block)
     if pending:
-        yield pending
+        yield read - len(pending), pending
 
 
 def places(text: bytes, mark: bytes) -> Iterator[int]:

@@ -79,8 +79,7 @@ class Kind(ABC):
     `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
     its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
     `untimed` why lines have none that the counted steps alone make, with the cure,
-    `validates` what the figure of its evaluations is. `places_known`: its steps have the
-    position of their lines in the text.
+    `validates` what the figure of its evaluations is.
     """
 
     name: str
@@ -100,7 +99,6 @@ class Kind(ABC):
     holds: str = ""
     untimed: str = ""
     validates: str = "validation loss"
-    places_known: bool = True
 
     def __init__(self) -> None:
         self.notes = Notes()

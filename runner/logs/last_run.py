@@ -47,18 +47,19 @@ class LastRun:
         yield from sorted(self.parser.notes.remarks)
 
     def _feed(self, text: bytes) -> tuple[bool, list[LoggedStep]]:
-        state = deepcopy(self.parser) if self.parser.places_known else None
+        state = deepcopy(self.parser)
         steps = self.parser.feed(text)
         row = self._anew(steps)
         if row is None:
             return False, steps
-        if state is None:
-            return True, steps[row:]
         cut = line_start(text, steps[row].offset)
         self.parser = state
         self.parser.feed(text[:cut])  # what the trainer says before its first step
         self.parser.forget()
-        return True, self.parser.feed(text[cut:])
+        steps = self.parser.feed(text[cut:])
+        for step in steps:
+            step.offset += cut
+        return True, steps
 
     def _anew(self, steps: Sequence[LoggedStep]) -> int | None:
         """Return the step with which the last of such runs begins; None where none does."""

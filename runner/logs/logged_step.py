@@ -33,7 +33,7 @@ class LoggedStep:
     timed: int = 0  # iterations that its time is the mean of, where it covers fewer
     remembers: int = 0  # iterations that its time, a moving average, is made of; 0: what it covers
     unmeasured: int = 0  # times and rates on the line that measure nothing
-    offset: int = 0  # in the text, of the line
+    offset: int = 0  # in the text that was fed, of the line
 
     @property
     def covers(self) -> int:

@@ -4,15 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.logs.decoding import whole_lines
+from runner.logs.decoding import line_end, line_start, newlines, placed_lines
 from runner.logs.kind import Kind, Readers
 from runner.logs.last_run import LastRun
 from runner.logs.log_metadata import largest, memory_of
 from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Extent, Share, shares
 from runner.logs.numbers import whole_number
+from runner.logs.patterns import compiled
 from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
-from runner.terms.record import Interval, Measurement, Utilisation, missing_in_all
+from runner.terms.record import Interval, Measurement, Place, Utilisation, missing_in_all
+
+# What a line says of an evaluation or a checkpoint, between two steps.
+_PAUSE = compiled(r"(?i)\b(?:eval|valid|val[ _]|checkpoint|sav(?:ed|ing)\b)")
 
 
 @dataclass
@@ -22,18 +26,29 @@ class ReadLog:
     run: LastRun
     rank: int = 0
     steps: list[LoggedStep] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    paused: bool = False  # since the last step's line
 
     @property
     def parser(self) -> Kind:
         """What reads it."""
         return self.run.parser
 
-    def feed(self, text: bytes) -> None:
-        """Read whole lines of it; where a run starts over, what came before is forgotten."""
+    def feed(self, at: int, text: bytes) -> None:
+        """Read whole lines of it, with `at` bytes before them; where a run starts over, what came
+        before is forgotten.
+        """
         again, steps = self.run.feed(text)
-        self.steps = [*steps] if again else self.steps
-        if not again:
-            self.steps += steps
+        if again:
+            self.steps, self.places = [], []
+        self.steps += steps
+        before = 0
+        for step in steps:
+            begin, end = line_start(text, step.offset), line_end(text, step.offset) + 1
+            paused = self.paused or bool(_PAUSE.search(text, before, max(before, begin)))
+            self.places.append(Place(step.iteration, at + step.offset, at + end, paused))
+            before, self.paused = end, False
+        self.paused = self.paused or bool(_PAUSE.search(text, before))
 
     def intervals(self) -> list[Interval]:
         """Return the steps; OVERFLOW lines count where the trainer's own counter says less."""
@@ -71,9 +86,9 @@ def read_logs(
     for rank, content in sorted(logs.items()):
         for kind, make in readers.items():
             readings[kind].append(ReadLog(LastRun(make, sizes), rank))
-        for text in whole_lines(content):
+        for at, text in placed_lines(content):
             for parts in readings.values():
-                parts[-1].feed(text)
+                parts[-1].feed(at, newlines(text))
     chosen = next((parts for parts in readings.values() if any(log.steps for log in parts)), [])
     intervals = [log.intervals() for log in chosen]
     joined = list(shares(list(map(_extent, intervals))))
@@ -104,10 +119,12 @@ def read_logs(
         loss_kind=chosen[0].parser.loss_kind if chosen else "",
         contradicted=tuple(sorted(remarks)),
         untimed=chosen[0].parser.untimed if chosen else "",
+        logged_holds=chosen[0].parser.holds if chosen else "",
         validation=tuple(sorted(validation.items())),
         compile_s=largest(notes.compile_s for notes in every),
         missing=missing_in_all(log.parser.missing for parts in readings.values() for log in parts),
         train_iters=whole_number(facts.get(TRAIN_ITERS)) or None,
+        places={log.rank: tuple(log.places) for log in chosen if log.places},
         by_node={
             log.rank: tuple(lines) for log, lines in zip(chosen, intervals, strict=True) if lines
         }

@@ -9,7 +9,7 @@ They run on RE2, whose time grows with the length of a line and no faster, whate
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -156,7 +156,6 @@ class PatternLines(Kind):
     name = "patterns"
     says = "the matrix's own patterns"
     candidates = (Candidate("command"),)
-    places_known = False  # it reads a copy without colours
 
     def __init__(self, patterns: Mapping[str, LinePattern]) -> None:
         super().__init__()
@@ -201,6 +200,8 @@ class PatternLines(Kind):
                 steps.append(step)
         if end >= 0:
             self._read(clean[end : clean.rfind(b"\n") + 1])
+        if clean is not text:
+            _place(steps, clean, text)
         if not steps and not self._progress[STEP].matched:
             self._progress[STEP].nearest.look(clean)
         return steps
@@ -267,6 +268,15 @@ def _lost(pattern: re2._Regexp, line: bytes) -> bool:
     return _LOST_WORD.search(line) is not None and any(
         pattern.search(_LOST_WORD.sub(b"0." + b"0" * places, line)) for places in _DECIMALS
     )
+
+
+def _place(steps: Iterable[LoggedStep], clean: bytes, text: bytes) -> None:
+    """Turn places in a text without colours into those of the same lines in the text."""
+    seen = at = 0
+    for step in steps:
+        for _ in range(clean.count(b"\n", seen, step.offset)):
+            at = text.find(b"\n", at) + 1
+        seen, step.offset = step.offset, at
 
 
 def _plain(text: bytes | None) -> bytes:

@@ -138,6 +138,18 @@ class Thermals:
     throttled: tuple[str, ...] | None = None
 
 
+class Place(NamedTuple):
+    """Where a logged step stands in its node's log: how many bytes are before it, and before the
+    line behind it; `paused`: before its line, and behind that of the step before, the log names an
+    evaluation or a checkpoint.
+    """
+
+    iteration: int
+    begin: int
+    end: int
+    paused: bool = False
+
+
 class FirstStep(NamedTuple):
     """When a run logged its first line, in s from its launcher's start; of what iteration it is."""
 
@@ -187,7 +199,8 @@ class Measurement:
     how many iterations it says that it will do, if it does. `missing` says of what the matrix's own
     patterns
     did not find (a key of `log`) why, `contradicted` where the log says other than the matrix.
-    `logged_holds` says of what the trainer's own time is, where arrivals time the steps.
+    `places` has where each node's logged steps stand in its log (node rank to places), and
+    `logged_holds` says of what the trainer's own time is.
     """
 
     intervals: tuple[Interval, ...] = ()
@@ -204,6 +217,7 @@ class Measurement:
     curve: tuple[tuple[int, float], ...] = ()
     validation: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
+    places: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)
     busy: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     power_w: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     memory_mib: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)

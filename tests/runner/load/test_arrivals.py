@@ -15,6 +15,7 @@ from runner.load.arrivals import (
     read_arrivals,
     timed_steps,
 )
+from runner.logs.measure import measure
 from runner.logs.patterns import LinePattern, PatternLines
 from runner.terms.record import Interval
 
@@ -37,7 +38,8 @@ def test_while_a_run_goes_on_arrivals_may_be_ahead_of_its_log_and_lines_of_them(
     found = read_arrivals(text, 27, over=False)
     assert [entry.size for entry in found.entries] == [9, 18]
     readers = {"own": lambda: PatternLines({"step": LinePattern(r"step (\d+)")})}
-    lines, _ = lines_of(readers, b"step 1 a\nstep 2 b\nstep 3 c\n", found.entries)
+    places = measure(readers, {0: [b"step 1 a\nstep 2 b\nstep 3 c\n"]}).places[0]
+    lines = lines_of(places, found.entries)
     steps = [Interval(n, 1) for n in (1, 2, 3)]
     assert [step.step_time_ms for step in timed_steps(steps, lines, 8)] == [
         *(None, pytest.approx(100.0), None),
@@ -147,7 +149,19 @@ def test_lines_come_with_their_first_byte_and_hold_what_is_between_them() -> Non
     for text in (log, log.replace(b"\x1b[1m", b"").replace(b"\x1b[0m", b"")):
         sizes = [9, text.index(b"saved") + 3, text.index(b"step 3") + 2, len(text)]
         times = tuple(Arrival(float(n), size, 0.0) for n, size in enumerate(sizes, 1))
-        lines, _ = lines_of(readers, text, times)
+        blocks = [text[at : at + 7] for at in range(0, len(text), 7)]
+        lines = lines_of(measure(readers, {0: blocks}).places[0], times)
         assert [(line.iteration, line.at_s, line.paused) for line in lines] == [
             *((1, 1.0, False), (2, 2.0, False), (3, 3.0, True), (4, 4.0, False)),
         ]
+
+
+@pytest.mark.parametrize("block", [7, 1 << 16, 1 << 20])
+def test_places_are_in_the_whole_log_of_the_run_that_is_read(block: int) -> None:
+    """After a run that starts over, behind a line that is too long to be one."""
+    log = b"step 1 a\nstep 2 b\n" + b"." * 150_000 + b"\n\x1b[1mstep 1\x1b[0m c\rstep 2 d\n"
+    readers = {"own": lambda: PatternLines({"step": LinePattern(r"step (\d+)")})}
+    blocks = (log[at : at + block] for at in range(0, len(log), block))
+    first, second = measure(readers, {0: blocks}).places[0]
+    assert log[first.begin : first.end] == b"\x1b[1mstep 1\x1b[0m c\r"
+    assert log[second.begin : second.end] == b"step 2 d\n"

@@ -21,7 +21,7 @@ from runner.tables.footnotes import notes
 from runner.tables.row import Row
 from runner.tables.terminal import to_table
 from runner.terms.record import FirstStep, Measurement, Record
-from tests.runner.load.test_samples import a_run, run_folder
+from tests.runner.load.test_samples import a_run, fetched, run_folder
 from tests.runner.logs.made_lines import megatron, primus
 from tests.runner.tables.test_tables import cell
 
@@ -117,10 +117,10 @@ def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> Non
     """The line of step 1 was there at 971 s, by the poll that saw it."""
     log = run_folder(tmp_path / "n1", "")
     (log.parent / "samples.csv").unlink()
-    assert with_fetched(a_run(), {0: log}, {}).measurement.first_step is None
+    assert fetched(a_run(), {0: log}, {}).measurement.first_step is None
     done = {"schema": 1, "ended_by": "exit", "rc": 0, "started_at": 950.5}
     (log.parent / "done.json").write_text(json.dumps(done))
-    found = with_fetched(a_run(), {0: log}, {})
+    found = fetched(a_run(), {0: log}, {})
     assert found.measurement.first_step == FirstStep(20.5, 1)
     row = table(found)
     assert machine_value(row, "time_to_first_step_s") == 20.5
@@ -128,7 +128,7 @@ def test_the_first_step_is_timed_from_the_launchers_start(tmp_path: Path) -> Non
     assert any("(iteration 1)" in note for note in notes([row]))
     assert "time_to_first_step_s" in missing(table(a_run()))
     (log.parent / "done.json").write_text("half")
-    assert with_fetched(a_run(), {0: log}, {}).measurement.first_step is None
+    assert fetched(a_run(), {0: log}, {}).measurement.first_step is None
 
 
 def test_what_was_compiled_is_added_up(recorded: Record) -> None:

@@ -58,6 +58,13 @@ def a_run() -> Record:
     )
 
 
+def fetched(run: Record, logs: dict[int, Path], devices: dict[int, list[int]]) -> Record:
+    """The run with what is beside its logs, read as `collect` does."""
+    places = load_system(run.system).parse({rank: blocks(log) for rank, log in logs.items()}).places
+    measured = replace(run.measurement, places=places)
+    return with_fetched(replace(run, measurement=measured), logs, devices)
+
+
 def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_path: Path) -> None:
     samples = GPU_HEADER
     for second in range(10, 59):
@@ -66,7 +73,7 @@ def test_utilisation_is_of_the_counted_steps_and_of_the_runs_own_devices(tmp_pat
         samples += gpu_row(second, 1, "80 %" if steady else "0 %", 4000)
         samples += gpu_row(second, 7, "100 %", 16000)  # somebody else's
     path = run_folder(tmp_path / "n1", samples)
-    found = with_fetched(a_run(), {0: path}, {0: [0, 1]}).measurement
+    found = fetched(a_run(), {0: path}, {0: [0, 1]}).measurement
     assert found.utilisation is not None
     assert found.utilisation.source == "samples"
     assert found.utilisation.percent == pytest.approx(85, abs=5)
@@ -78,15 +85,15 @@ def test_samples_that_were_packed_say_the_same(tmp_path: Path) -> None:
     samples = GPU_HEADER + "".join(gpu_row(s, 0, "90 %", 5000 + s) for s in range(10, 59))
     path = run_folder(tmp_path / "run/nodes/0000-rank0", samples)
     node = path.parent
-    found = [with_fetched(a_run(), {0: path}, {0: [0]}).measurement]
+    found = [fetched(a_run(), {0: path}, {0: [0]}).measurement]
     with zipfile.ZipFile(node / "samples.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         for name in ("samples.csv", "timeline.jsonl"):
             packed.write(node / name, name)
             (node / name).unlink()
-    found.append(with_fetched(a_run(), {0: path}, {0: [0]}).measurement)
+    found.append(fetched(a_run(), {0: path}, {0: [0]}).measurement)
     pack(tmp_path / "run")
     assert sorted(each.name for each in node.iterdir()) == ["launcher.log"]
-    found.append(with_fetched(a_run(), {0: path}, {0: [0]}).measurement)
+    found.append(fetched(a_run(), {0: path}, {0: [0]}).measurement)
     assert found[0].utilisation is not None
     assert found[0].memory_used_mib == 5058
     assert found[0] == found[1] == found[2]
@@ -98,7 +105,7 @@ def test_a_recorded_run_of_four_gpus() -> None:
     measured = load_system("torch_gpt").parse({0: blocks(log)})
     assert len(measured.intervals) == 60
     asked = replace(cell("a", 10.0), system="torch_gpt", warmup_iters=10, measurement=measured)
-    found = with_fetched(asked, {0: log}, {0: [0, 1, 2, 3]}).measurement
+    found = fetched(asked, {0: log}, {0: [0, 1, 2, 3]}).measurement
     assert found.utilisation is not None
     assert found.utilisation.percent == pytest.approx(99, abs=1)
     assert found.memory_used_mib == 15857
@@ -111,14 +118,14 @@ def test_a_node_that_logs_no_step_is_laid_over_the_one_that_does(tmp_path: Path)
     ]
     one, other = (run_folder(tmp_path / f"n{n}", text) for n, text in enumerate(both))
     other.write_bytes(b"nothing here\n")
-    found = with_fetched(a_run(), {0: one, 1: other}, {0: [0], 1: [0]}).measurement
+    found = fetched(a_run(), {0: one, 1: other}, {0: [0], 1: [0]}).measurement
     assert found.utilisation == Utilisation(70.0, "samples")
 
 
 def test_processors_give_utilisation_but_no_memory(tmp_path: Path) -> None:
     samples = "timestamp, utilization.cpu [%], memory.used [MiB], memory.total [MiB]\n"
     samples += "".join(f"{s}.500, 60 %, 9000 MiB, 16000 MiB\n" for s in range(960, 1000))
-    found = with_fetched(a_run(), {0: run_folder(tmp_path / "n", samples)}, {0: [0]}).measurement
+    found = fetched(a_run(), {0: run_folder(tmp_path / "n", samples)}, {0: [0]}).measurement
     assert found.utilisation == Utilisation(60.0, "samples")
     assert found.memory_used_mib == 300.0
 
@@ -151,9 +158,9 @@ def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: 
     name = "events.out.tfevents.1.host"
     (folder / name).write_bytes(VERSION + event(1, "lm loss", 9.0) + event(2, "lm loss", 8.0))
     silent = replace(a_run(), measurement=Measurement((Interval(1, 1, 9.0),)))
-    found = with_fetched(silent, {0: tmp_path / "launcher.log"}, {})
+    found = fetched(silent, {0: tmp_path / "launcher.log"}, {})
     assert found.measurement.curve == ((1, 9.0), (2, 8.0))
-    assert with_fetched(a_run(), {0: tmp_path / "launcher.log"}, {}).measurement.curve == ()
+    assert fetched(a_run(), {0: tmp_path / "launcher.log"}, {}).measurement.curve == ()
 
 
 @settings(deadline=None)
@@ -203,15 +210,15 @@ def test_a_poll_that_is_none_is_passed_over(tmp_path: Path, poll: str) -> None:
     """Issue 12, points 7 and 13: `size: Infinity` and brackets within brackets were tracebacks."""
     rows = "".join(gpu_row(second, 0, "50 %", 5) for second in range(10, 60))
     log = run_folder(tmp_path / "n1", GPU_HEADER + rows)
-    before = with_fetched(a_run(), {0: log}, {}).measurement
+    before = fetched(a_run(), {0: log}, {}).measurement
     timeline = log.with_name("timeline.jsonl")
     timeline.write_bytes(poll.encode(errors="surrogateescape") + b"\n" + timeline.read_bytes())
-    assert with_fetched(a_run(), {0: log}, {}).measurement == before
+    assert fetched(a_run(), {0: log}, {}).measurement == before
 
 
 def test_a_folder_called_like_an_event_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "tensorboard" / "a.tfevents.b").mkdir(parents=True)
-    with_fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, {})
+    fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, {})
 
 
 def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_path: Path) -> None:
@@ -225,7 +232,7 @@ def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_
     done = {"ended_by": "exit", "rc": 0, "started_at": 960.0}
     for wall_s, joules in ((29.4, 1500.0), (29.6, None)):  # the sampler's last look is at 989.5
         log.with_name("done.json").write_text(json.dumps({**done, "wall_s": wall_s}))
-        used = with_fetched(a_run(), {0: log}, {0: [0]}).measurement.energy
+        used = fetched(a_run(), {0: log}, {0: [0]}).measurement.energy
         assert used is not None
         assert used.joules == (None if joules is None else pytest.approx(joules))
 
@@ -246,14 +253,14 @@ def test_no_energy_of_a_run_of_which_a_device_or_a_node_has_no_samples(tmp_path:
     """Issue 30, point 11: half of the joules over all of the tokens, and its method `counter`."""
     log = run_folder(tmp_path / "n1", GPU_POWER_HEADER + gpu_rows(0, 100) + gpu_rows(7, 700))
     run = replace(a_run(), hosts=("n1", "n2"))
-    whole = with_fetched(run, {0: log}, {0: [0]}).measurement.energy
+    whole = fetched(run, {0: log}, {0: [0]}).measurement.energy
     assert whole.joules == pytest.approx(1500)
     assert whole.method == "counter"
-    lost = with_fetched(run, {0: log}, {0: [0, 3]}).measurement.energy
+    lost = fetched(run, {0: log}, {0: [0, 3]}).measurement.energy
     assert (lost.joules, lost.missing) == (None, "device 3 of n1 has no samples")
     other = run_folder(tmp_path / "n2", "")
     other.with_name("samples.csv").unlink()
-    without = with_fetched(run, {0: log, 1: other}, {0: [0], 1: [0]}).measurement
+    without = fetched(run, {0: log, 1: other}, {0: [0], 1: [0]}).measurement
     assert (without.energy.joules, without.energy.missing) == (None, "n2 was not sampled")
     assert without.telemetry.missing == "a node's devices were not sampled"
 
@@ -267,7 +274,7 @@ def test_a_pause_that_a_line_states_ties_it_to_the_line_before(tmp_path: Path) -
         for step in run.measurement.intervals
     ]
     measured = replace(run.measurement, intervals=tuple(steps))
-    found = with_fetched(replace(run, measurement=measured), {0: log}, {0: [0]}).measurement
+    found = fetched(replace(run, measurement=measured), {0: log}, {0: [0]}).measurement
     assert found.energy.joules == pytest.approx(1500)
     assert found.energy.within_percent == pytest.approx(0, abs=1e-6)
 
@@ -283,7 +290,7 @@ def test_a_nodes_window_is_anothers_by_its_own_clock(tmp_path: Path) -> None:
         for poll in polls:
             poll |= {"received": poll["node"] + 0.1, "node": poll["node"] + ahead}
         timeline.write_text("".join(json.dumps(poll) + "\n" for poll in polls))
-    found = with_fetched(a_run(), {0: log, 1: other}, {0: [0], 1: [0]}).measurement
+    found = fetched(a_run(), {0: log, 1: other}, {0: [0], 1: [0]}).measurement
     assert found.energy.joules == pytest.approx(1500 + 4500)
     assert found.thermals.mean_power_w == pytest.approx(200)
 

@@ -6,7 +6,10 @@ from statistics import median
 import pytest
 
 from runner.load.window import ASKING_S, Seen, Window, steady_window, times_of_steps
+from runner.logs.kind import Readers
 from runner.logs.kinds import readers_of, readers_of_family
+from runner.logs.measure import measure
+from runner.terms.record import Place
 
 LINE = (
     "torch_gpt step={n}/20 samples_per_s=10.0 step_time_ms=100.0 loss=5.0 grad_norm=1.0 lr=1e-3"
@@ -29,11 +32,15 @@ def seen(step_s: float, polls_s: float, phase: float, steps: int = 20) -> list[S
     return found
 
 
+def places(readers: Readers, log: bytes) -> tuple[Place, ...]:
+    return measure(readers, {0: [log]}).places[0]
+
+
 def test_a_line_was_written_between_two_polls() -> None:
     log = LINE.format(n=1).encode() + LINE.format(n=2).encode()
     first = log.index(b"\n") + 1
     polls = [(1.0, first - 1), (2.0, first + 5), (3.0, len(log)), (4.0, len(log))]
-    assert times_of_steps(readers_of("torch_gpt"), log, polls) == [
+    assert times_of_steps(places(readers_of("torch_gpt"), log), polls) == [
         Seen(1, 1.0 - ASKING_S, 2.0),
         Seen(2, 2.0 - ASKING_S, 3.0),
     ]
@@ -41,7 +48,7 @@ def test_a_line_was_written_between_two_polls() -> None:
 
 def test_a_poll_says_its_time_some_ms_after_it_looked() -> None:
     log = LINE.format(n=1).encode()
-    (step,) = times_of_steps(readers_of("torch_gpt"), log, [(1.0, 0), (2.0, len(log))])
+    (step,) = times_of_steps(places(readers_of("torch_gpt"), log), [(1.0, 0), (2.0, len(log))])
     assert step.after <= 0.99
 
 
@@ -51,7 +58,7 @@ def test_lines_that_come_together_may_have_waited_for_each_other() -> None:
     log = text.encode()
     ends = [at + 1 for at, byte in enumerate(log) if byte == 10]
     polls = [(1.0, 0), (5.0, ends[5]), (6.0, ends[5]), (7.0, ends[5]), (8.0, len(log))]
-    steps = times_of_steps(readers_of_family("nanogpt"), log, polls)
+    steps = times_of_steps(places(readers_of_family("nanogpt"), log), polls)
     assert {step.after for step in steps[:6]} == {1.0 - ASKING_S}
     assert {step.after for step in steps[6:]} == {5.0 - ASKING_S}
 
