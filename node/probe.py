@@ -17,6 +17,7 @@ when it is there, as one line `TRAINBENCH_DOCTOR {json}`:
     {"test": "all_reduce", "scope": "pair", "nodes": [0, 1], "try": 2, ...}  nobody else talks
     {"test": "all_reduce", "scope": "pair_small", ...}   1 KiB between two nodes, a second
     {"test": "all_reduce", "scope": "pair_delivered", ...}   % of TCP's segments not sent again
+    {"test": "memory", "node": 0, "local": 3, "try": 1, "busy": 0.4}     other work had its cores
     {"error": "..."}
 
 `checks` may also name functions of probe_deep.py, beside this file on a node: what
@@ -34,6 +35,7 @@ and newer; the pure functions need no torch.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import json
@@ -43,7 +45,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 SAMPLES = 8  # a measurement
@@ -52,6 +54,8 @@ LOST = 0.005  # the same of packets
 ALONE = 3  # pairs that are measured alone, at most, and as many to compare with
 TIMEOUT_S = 90.0
 MIB = 1 << 20
+BUSY, IDLE = 0.1, 0.05  # shares: of its time that a thread waits for a core; of the cores' time
+OTHERS = 0.5  # cores that other work has
 SMALL, MESSAGES = 1024, 25  # bytes of a small message, and how many make a sample
 
 
@@ -128,6 +132,45 @@ def tcp_segments() -> tuple[int, int]:
             return segments(stream.read())
     except OSError:
         return 0, 0
+
+
+def load() -> tuple[dict[str, tuple[int, int]], list[int]]:
+    """Ns that each thread of this process ran and waited for a core, and what its cores did: ticks
+    of work and of idleness. Empty where the kernel does not say.
+    """
+    threads, cores = {}, [0, 0]
+    with contextlib.suppress(OSError, ValueError):
+        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        with open("/proc/stat", encoding="ascii") as stream:
+            for name, user, nice, system, idle, iowait, *_ in map(str.split, stream):
+                if name in usable:
+                    cores[0] += int(user) + int(nice) + int(system)
+                    cores[1] += int(idle) + int(iowait)
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as stream:
+                ran, waited, _ = map(int, stream.read().split())
+            threads[thread] = (ran, waited)
+    return threads, cores
+
+
+def busy(before: Any, after: Any, seconds: float, processes: int, ticks: float = 100) -> float:
+    """The share of its time that a thread waited for a core which other work than these processes
+    had; 0 where cores were idle (a quota made it wait) or no others' work was there.
+    """
+    (began, cores), (ended, cores_then) = before, after
+    worked, idle = ((cores_then[at] - cores[at]) / ticks for at in (0, 1))
+    spent = [
+        (ran - began.get(name, (0, 0))[0], waited - began.get(name, (0, 0))[1])
+        for name, (ran, waited) in ended.items()
+    ]
+    others = worked - processes * sum(ran for ran, _ in spent) / 1e9
+    if idle > IDLE * (worked + idle) or others < OTHERS * seconds:
+        return 0.0
+    shares: list[float] = [
+        waited / (ran + waited) for ran, waited in spent if ran + waited > 0.2e9 * seconds
+    ]
+    return max(shares, default=0.0)
 
 
 # --- one process a device ---------------------------------------------------------------------
@@ -212,6 +255,16 @@ class Process:
             say(step=title)
         self.meet(f"begin {title}")
 
+    @contextlib.contextmanager
+    def watched(self, **labels: Any) -> Iterator[None]:
+        """Say of what is measured now that other work had the cores of this process, if so."""
+        before, began = load(), time.perf_counter()
+        yield
+        seconds, ticks = time.perf_counter() - began, os.sysconf("SC_CLK_TCK")
+        share = busy(before, load(), seconds, self.per_node, ticks)
+        if share > BUSY:
+            say(busy=round(share, 3), node=self.node, **labels)
+
     def samples(self, work: Callable[[], Any]) -> list[float]:
         """Seconds that one piece of work took, SAMPLES times over about `seconds`."""
         work()
@@ -249,7 +302,8 @@ class Process:
                     break
                 self.begin(title + (" again" if number == 2 else f", try {number}" * (number > 2)))
                 try:
-                    samples = self.matmul(arithmetic) if product else self.memory()
+                    with self.watched(test=test, local=self.local, **{"try": number}):
+                        samples = self.matmul(arithmetic) if product else self.memory()
                 except RuntimeError as error:  # such as a type that the device does not have
                     lines = str(error).strip().splitlines()
                     say(test=test, rank=self.rank, node=self.node, error=lines[0] if lines else "")
@@ -361,13 +415,14 @@ class Process:
         """Samples of how many small messages a pair exchanges a second: latency, and loss."""
         data = self.torch.ones(SMALL // 4, device=self.device)
         rates = []
-        for _ in range(SAMPLES):
-            began = time.perf_counter()
-            for _ in range(MESSAGES):
-                self.dist.all_reduce(data, group=group)
-            self.wait()
-            rates.append(round(MESSAGES / (time.perf_counter() - began), 2))
-            data.fill_(1)
+        with self.watched(test="all_reduce", scope="pair_small", nodes=pair, **{"try": number}):
+            for _ in range(SAMPLES):
+                began = time.perf_counter()
+                for _ in range(MESSAGES):
+                    self.dist.all_reduce(data, group=group)
+                self.wait()
+                rates.append(round(MESSAGES / (time.perf_counter() - began), 2))
+                data.fill_(1)
         if self.dist.get_rank(group) == 0:
             say(test="all_reduce", scope="pair_small", nodes=pair, samples=rates, **{"try": number})
             self.store.set(key, json.dumps(median(rates)))
@@ -462,10 +517,11 @@ class Process:
         times = max(1, round(self.seconds / SAMPLES / once))
         times = self.agree(f"times/{label}", times, prints)
         bandwidths = []
-        for _ in range(SAMPLES):
-            seconds = self.timed(work, times) / times
-            bandwidths.append(round(bus_bandwidth(size, seconds, processes), 4))
-            data.fill_(1)
+        with self.watched(test="all_reduce", scope=scope, nodes=nodes, **{"try": number}):
+            for _ in range(SAMPLES):
+                seconds = self.timed(work, times) / times
+                bandwidths.append(round(bus_bandwidth(size, seconds, processes), 4))
+                data.fill_(1)
         if prints:
             labels = {"scope": scope, "nodes": nodes, "bytes": size, "processes": processes}
             say(test="all_reduce", **labels, **{"try": number}, samples=bandwidths)

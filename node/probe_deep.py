@@ -82,14 +82,15 @@ def products(process: Any, say: Any) -> None:
         process.begin(f"correctness of products, part {number + 1} of {PARTS}")
         until = time.perf_counter() + process.spec["product_seconds"] / PARTS
         times, seconds = 0, 0.0
-        while time.perf_counter() < until or not times:
-            began = time.perf_counter()
-            for out in outs:
-                torch.mm(device_factor, other_device_factor, out=out)
-            process.wait()
-            seconds += time.perf_counter() - began
-            times += len(outs)
-            wrong += int(torch.stack([(out != expected_product).any() for out in outs]).sum())
+        with process.watched(test="sustained", local=process.local, **{"try": 1}):
+            while time.perf_counter() < until or not times:
+                began = time.perf_counter()
+                for out in outs:
+                    torch.mm(device_factor, other_device_factor, out=out)
+                process.wait()
+                seconds += time.perf_counter() - began
+                times += len(outs)
+                wrong += int(torch.stack([(out != expected_product).any() for out in outs]).sum())
         checked += times
         rates.append(round(2 * n**3 * times / seconds / 1e12, 4))
     digest = hashlib.sha256(expected_product.float().cpu().numpy().tobytes()).hexdigest()[:16]

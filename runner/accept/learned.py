@@ -104,7 +104,10 @@ def judge_soak(training: GroupTraining, device: str) -> list[NodeFault]:
         return []
     description = f"training slowed down from {rounded(rates[0])} to {rounded(rates[1])} samples/s"
     return [
-        NodeFault("soak", "train_groups", (), f"{description} on all nodes", remedy("sustained"))
+        NodeFault(
+            *("soak", "train_groups", (), f"{description} on all nodes"),
+            remedy("sustained", device),
+        )
     ]
 
 

@@ -23,6 +23,7 @@ from runner.figures.outliers import is_low
 from runner.matrix.dialect import read_file, read_yaml
 
 MARK = Fields({"at_least": Number(0)}, {"source": (Text(most=500), "")})
+MEANWHILE = "; other work had the node's cores meanwhile: it says nothing of the node"
 KEPT = 5  # earlier acceptances that are compared with
 
 
@@ -57,6 +58,12 @@ def measured(test: str, figure: Mapping[str, Any]) -> tuple[object, ...]:
     return test, tuple(figure["nodes"]), figure["device"]
 
 
+def accused(figure: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the node whose own figure it is, unless other work had its cores."""
+    own = len(figure["nodes"]) == 1 and not figure.get("busy")
+    return tuple(figure["nodes"]) if own else ()
+
+
 def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) -> list[NodeFault]:
     """Return figures below what a person asks for."""
     faults = []
@@ -68,8 +75,8 @@ def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) ->
         source = f" ({mark['source']})" if mark.get("source") else ""
         description = f"{where}: {name} {rounded(figure['value'])} {unit}, the mark is"
         description += f" {rounded(mark['at_least'])}{source}"
-        nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
-        faults.append(NodeFault(stage, "mark", nodes, description, remedy("mark")))
+        description += MEANWHILE if figure.get("busy") else ""
+        faults.append(NodeFault(stage, "mark", accused(figure), description, remedy("mark")))
     return faults
 
 
@@ -106,9 +113,7 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
             description = (
                 f"{where}: {name} {rounded(figure['value'])} {unit}, in earlier acceptances"
             )
-            nodes = tuple(figure["nodes"]) if len(figure["nodes"]) == 1 else ()
-            fault = NodeFault(
-                stage, "regression", nodes, f"{description} {rounded(usual)}", remedy("regression")
-            )
-            faults.append(fault)
+            description += f" {rounded(usual)}{MEANWHILE if figure.get('busy') else ''}"
+            cure = remedy("regression")
+            faults.append(NodeFault(stage, "regression", accused(figure), description, cure))
     return faults

@@ -38,11 +38,17 @@ REMEDIES = {
     "regression": "find what changed since the earlier acceptance (findings of stage alike)",
 }
 
+ON_CPUS = {
+    "sustained": "look at temperature, fans and power limit: sensors, turbostat",
+    "node": "look at what else runs there, and at its memory channels and NUMA nodes (numactl -H)",
+}
 
-def remedy(test: str) -> str:
-    """Return what to do about what a test found.
+
+def remedy(test: str, device: str = "") -> str:
+    """Return what to do about what a test found on nodes of such devices.
 
     >>> remedy("pair_small") == REMEDIES["pair"]
     True
     """
-    return REMEDIES[max((name for name in REMEDIES if test.startswith(name)), key=len)]
+    name = max((name for name in REMEDIES if test.startswith(name)), key=len)
+    return ON_CPUS.get(name, REMEDIES[name]) if device == "cpu" else REMEDIES[name]

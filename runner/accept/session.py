@@ -162,9 +162,8 @@ class Session:
         alone = {slow_part.nodes[0] for slow_part in judged.slow if len(slow_part.nodes) == 1}
         for slow_part in judged.slow:  # a pair with a node that is slow by itself is that node's
             nodes = tuple(host for host in slow_part.nodes if host in alone) or slow_part.nodes
-            faults.append(
-                NodeFault(stage, slow_part.test, nodes, slow_part.words, remedy(slow_part.test))
-            )
+            cure = remedy(slow_part.test, self.cluster.device)
+            faults.append(NodeFault(stage, slow_part.test, nodes, slow_part.words, cure))
         unanswered += without_result(judged.rows, busy)
         if judged.failed:
             unanswered.append(f"stage {stage} was not finished")

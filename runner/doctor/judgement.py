@@ -111,14 +111,13 @@ def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device:
     for row in judged.rows:
         if row.test in more_rows:
             tries = {
-                (figure.nodes, figure.device): figure.tries
-                for figure in more_rows[row.test].figures
+                (figure.nodes, figure.device): figure for figure in more_rows[row.test].figures
             }
             figures = [
-                replace(
-                    figure, tries=(*figure.tries, *tries.get((figure.nodes, figure.device), ()))
-                )
-                for figure in row.figures
+                replace(one, tries=(*one.tries, *two.tries), busy=min(one.busy, two.busy))
+                if (two := tries.get((one.nodes, one.device)))
+                else one
+                for one in row.figures
             ]
             row = judge_figures(row.test, figures, device, "" if row.noisy else row.reason)
             slow += slow_parts(
@@ -144,6 +143,7 @@ def result_json(row: ProbeResult) -> dict[str, Any]:
                 "value": row.value(figure),
                 "noise": round(figure.noise, 4),
                 "tries": [list(samples) for samples in figure.tries],
+                "busy": round(figure.busy, 3),
                 "slow": figure in row.slow,
             }
             for figure in row.figures
@@ -214,6 +214,7 @@ def _collect(
     """Test to its figures, and to what went wrong in it."""
     samples: dict[str, dict[tuple[tuple[str, ...], int | None], dict[int, tuple[float, ...]]]] = {}
     errors: dict[str, str] = {}
+    waited: dict[tuple[Any, ...], float] = {}  # test, place, try
     for record in objects:
         test = str(record.get("scope") or record.get("test") or "")
         ranks = record.get("nodes") or [record.get("node", len(hosts))]
@@ -223,14 +224,22 @@ def _collect(
             tuple(hosts[rank] for rank in ranks),
             tuple(record.get("samples", ())),
         )
-        if "error" in record:
+        if "busy" in record:
+            place = (test, where, record.get("local"), record.get("try", 1))
+            waited[place] = max(waited.get(place, 0.0), record["busy"])
+        elif "error" in record:
             errors[test] = f"{where[0]}: {record['error']}"
         elif samples_taken and statistics.median(samples_taken) > 0:
             tries = samples.setdefault(test, {}).setdefault((where, record.get("local")), {})
             tries[record.get("try", 1)] = samples_taken
     return {
         test: tuple(
-            Figure(nodes, local, tuple(tries[number] for number in sorted(tries)))
+            Figure(
+                nodes,
+                local,
+                tuple(tries[number] for number in sorted(tries)),
+                min(waited.get((test, nodes, local, number), 0.0) for number in tries),
+            )
             for (nodes, local), tries in by_place.items()
         )
         for test, by_place in samples.items()

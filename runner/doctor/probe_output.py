@@ -23,6 +23,7 @@ _LINE = having(
         "try": Whole(1, 9),
         **dict.fromkeys(("checked", "wrong", "bytes"), Whole()),
         "digest": Words(64),
+        "busy": Number(0, 1),
         "samples": List(Number(0, 1e12), most=1_000),
     },
 )

@@ -6,6 +6,7 @@ more than its tolerance: FLOORS, or what noise explains (runner/figures/outliers
 standard error of the median, by the samples' MAD, of the figure itself or of its like, and how far
 two tries are apart. Where all devices take their samples at the same time (AT_ONCE), each sample is
 compared with those of the same moment, so that noise of the whole cluster does not count.
+Where other work had the cores in every try, nothing is slow: it is busy.
 """
 
 import statistics
@@ -26,6 +27,7 @@ from runner.figures.outliers import (
 )
 
 NOISY = "too noisy to tell"
+BUSY = "busy, not slow"
 SHOWN = 4  # nodes of a group that are named
 TOO_NOISY = 2.0  # floors of noise, beyond which nothing slow could be told from it
 
@@ -40,6 +42,7 @@ class Figure:
     nodes: tuple[str, ...]
     device: int | None
     tries: tuple[tuple[float, ...], ...]
+    busy: float = 0.0  # share of its time that a thread waited for a core, in its best try
 
     @property
     def value(self) -> float:
@@ -88,7 +91,7 @@ class ProbeResult:
     @property
     def noisy(self) -> bool:
         """Whether noise hid what was to be seen: another try may show it."""
-        return self.reason.startswith(NOISY)
+        return self.reason.startswith((NOISY, BUSY))
 
     @property
     def name(self) -> str:
@@ -131,6 +134,15 @@ def judge_figures(
             for figure, value, noise in zip(figures, values, noises, strict=True)
             if is_low(value, best, noise, common, floor, len(figures), between)
         ]
+    waited = [figure for figure in slow if figure.busy]
+    slow = [figure for figure in slow if not figure.busy]
+    if waited and not reason:
+        where = ", ".join(dict.fromkeys(host for figure in waited for host in figure.nodes))
+        share = max(figure.busy for figure in waited)
+        reason = (
+            f"{BUSY}: {where}, where other work had the cores and threads waited {share:.0%} of"
+            " their time; stop it and measure again"
+        )
     if not slow and not reason and common > TOO_NOISY * floor:
         reason = (
             f"{NOISY} ({common:.0%} of noise): stop what else runs on the nodes and measure again"
@@ -208,6 +220,8 @@ def slowing(row: ProbeResult, device: str) -> list[SlowPart]:
     most_fall = 2 * sum(map(bool, falls)) > count
     slow = []
     for number, figure in enumerate(row.figures):
+        if figure.busy:
+            continue
         if (rates := falls[number]) and (
             most_fall or not relative or slowed(relative[number], floor / 2, count, 0.0)
         ):

@@ -2,7 +2,11 @@
 
 import itertools
 import json
+import os
 import random
+import subprocess
+import sys
+import time
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -347,3 +351,77 @@ def test_the_switch_whose_nodes_are_slow_is_named_by_its_nodes() -> None:
         " 21 GB/s bus, 48% below 40"
     )
     assert judged([], 12, checks=["switches"]).rows == ()
+
+
+def test_a_node_whose_cores_others_have_is_busy_and_not_slow() -> None:
+    """In all of its tries; one in which it had them counts, and so does another node's slowness."""
+    slow_nodes = {(node, 0): 0.9 if node in (1, 2) else 2.0 for node in range(4)}
+    said = devices(slow_nodes, "matmul_fp32")
+    busy = {"test": "matmul_fp32", "node": 1, "local": 0, "try": 1, "busy": 0.43}
+    asked: dict[str, Any] = {"each": 1, "device": "cpu"}
+    assert words(judged(said, **asked))[0].startswith("node2 device 0: matrix product fp32 0.9")
+    found = judged([*said, busy, {**busy, "busy": 0.2}], **asked)
+    assert [part.nodes for part in found.slow] == [("node3",)]
+    row = found.rows[0]
+    assert row.reason == (
+        "busy, not slow: node2, where other work had the cores and threads waited 43% of their"
+        " time; stop it and measure again"
+    )
+    assert (row.noisy, found.unanswered) == (True, True)
+    assert [figure["busy"] for figure in found.as_json()["tests"][0]["figures"]] == [0, 0.43, 0, 0]
+    again = [{**line, "try": 2} for line in said]
+    assert len(judged([*said, busy, *again], **asked).slow) == 2
+    more = judged([{**line, "try": 1} for line in said], **asked)
+    assert len(with_tries(found, more, ["matmul_fp32"], "cpu").slow) == 2
+
+
+def test_a_group_with_a_busy_node_is_not_slow() -> None:
+    said = [
+        {"test": "all_reduce", "scope": "node", "nodes": [node], "samples": around(speed)}
+        for node, speed in enumerate((0.37, 0.9, 0.9))
+    ]
+    busy = {"test": "all_reduce", "scope": "node", "nodes": [0], "node": 0, "busy": 0.5}
+    asked: dict[str, Any] = {"nodes": 3, "each": 2, "device": "cpu", "checks": ["network"]}
+    assert [part.nodes for part in judged(said, **asked).slow] == [("node1",)]
+    found = judged([*said, busy], **asked)
+    assert (found.slow, "busy, not slow: node1," in found.rows[0].reason) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "worked", "idle", "share"),
+    [
+        (0.5, 0.5, 2.0, 0.0, 0.5),  # another process has as much
+        (0.5, 0.5, 1.5, 0.5, 0.0),  # a quota: cores were idle meanwhile
+        (1.0, 1.0, 2.0, 0.0, 0.0),  # its own processes are more than the cores
+        (1.0, 0.0, 2.0, 0.0, 0.0),
+        (0.05, 0.05, 2.0, 0.0, 0.0),  # a thread that hardly wanted to run
+    ],
+)
+def test_waiting_for_others_is_busy(
+    ran: float, waited: float, worked: float, idle: float, share: float
+) -> None:
+    """Of two processes on two cores, in a second."""
+    before = {"7": (5, 5)}, [100, 100]
+    after = (
+        {"7": (5 + int(ran * 1e9), 5 + int(waited * 1e9))},
+        [100 + int(worked * 100), 100 + int(idle * 100)],
+    )
+    assert probe.busy(before, after, 1.0, 2) == pytest.approx(share)
+    assert probe.busy(({}, [0, 0]), ({}, [0, 0]), 1.0, 2) == 0.0  # the kernel does not say
+
+
+def test_a_core_that_others_want_is_seen() -> None:
+    """On one core, with another process that never rests."""
+    usable = os.sched_getaffinity(0)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            for pid in (0, other.pid):
+                os.sched_setaffinity(pid, {min(usable)})
+            before, until = probe.load(), time.perf_counter() + 2
+            while time.perf_counter() < until:
+                pass
+            share = probe.busy(before, probe.load(), 2.0, 1, os.sysconf("SC_CLK_TCK"))
+        finally:
+            os.sched_setaffinity(0, usable)
+            other.kill()
+    assert share > probe.BUSY
