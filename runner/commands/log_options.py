@@ -1,11 +1,15 @@
 """What a user may say of a log that it need not say itself: options of `parse` and `import`."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
 from runner.base.program_name import CALLED
+
+if TYPE_CHECKING:
+    from runner.terms.cell import Cell
 
 MOST = 10**9  # of any size of a run
 _SIZES = ("devices", "global_batch_size", "tokens_per_sample")
@@ -57,6 +61,27 @@ def patterns_of(matrix: Path) -> Any:
     return logs[0]
 
 
+def _take_sizes(chosen: argparse.Namespace) -> None:
+    """Take what the matrix says of samples and tokens, where options do not and its cells agree.
+
+    Without --devices a product of them is not known.
+    """
+    from runner.matrix.file import load_matrix
+    from runner.systems.common.command_figures import samples, tokens
+
+    def cells_on(devices: int) -> Sequence[Cell]:
+        return load_matrix(chosen.matrix, lambda nodes: max(1, devices // nodes)).cells
+
+    counts = [chosen.devices] if chosen.devices else [1, 2]
+    own = [cell for n in counts for cell in cells_on(n) if cell.system == "command"]
+    for name, values in (
+        ("global_batch_size", {samples(cell) for cell in own}),
+        ("tokens_per_sample", {tokens(cell.parameters) for cell in own}),
+    ):
+        if getattr(chosen, name) is None and len(values) == 1:
+            setattr(chosen, name, values.pop())
+
+
 def check_log_options(chosen: argparse.Namespace) -> None:
     """Refuse what no log can be of, in one sentence."""
     from runner.base.suggest import nearest
@@ -83,6 +108,8 @@ def check_log_options(chosen: argparse.Namespace) -> None:
         )
     if chosen.matrix is not None and (chosen.family is not None or chosen.system != "auto"):
         raise UserError("--matrix says how the log reads; leave --family and --system out")
+    if chosen.matrix is not None:
+        _take_sizes(chosen)
     for name in _SIZES:
         value = getattr(chosen, name)
         if value is not None and not 1 <= value <= MOST:

@@ -335,6 +335,20 @@ def test_a_matrixs_patterns_are_tried_on_a_log(
     brought = ["import", str(log), "--matrix", str(matrix), "--into", "x", "--devices", "1"]
     assert main([*brought, "--runs", str(tmp_path / "runs")]) == 0
     assert "cell a: ok, 9 lines" in capsys.readouterr().out
+    timed = MATRIX.replace("'lozz", "'loss").replace("log: {", "log: {samples_per_s: 'xx(.)', ")
+    for sizes, devices, batch in (
+        ("samples_per_step: 64, tokens_per_sample: 512", [], 64),
+        ("samples_per_step: data_parallel * 4, tokens_per_sample: 512", ["--devices", "8"], 32),
+        ("samples_per_step: data_parallel * 4, tokens_per_sample: 512", [], None),
+        ("samples_per_step: 64", ["--global-batch-size", "16", "--tokens-per-sample", "512"], 16),
+    ):
+        step_time = "log: {step_time: {pattern: 'dt (.)', unit: s}, "
+        matrix.write_text(timed.replace("log: {", step_time) + f"  {sizes}\n".replace(", ", "\n  "))
+        log.write_text("".join(f"step {n}/9 | loss {10 - n}.5 dt 2\n" for n in range(1, 10)))
+        assert main([*argv, *devices]) == 0
+        found = json.loads(capsys.readouterr().out)
+        rate = batch / 2 if batch else None
+        assert (found["samples_per_s"], found["tokens_per_s"]) == (rate, rate and rate * 512)
     for wrong, words in (
         ("defaults: {system: torch_gpt, model: gpt2-tiny}", "has no `log:`"),
         (
