@@ -36,7 +36,8 @@ class FollowedLog:
     def poll(self, now: float) -> None:
         """Read what is new."""
         *whole, self._rest = (self._rest + self._stream.read()).split(b"\n")
-        self.lines += [(now, line.decode(errors="replace")[:200]) for line in whole]
+        shown = (line.split(b"\r")[-1] for line in whole)  # what is behind a bar
+        self.lines += [(now, line.decode(errors="replace")[:200]) for line in shown]
 
 
 def follow(root: Path, logs: dict[str, FollowedLog]) -> None:
