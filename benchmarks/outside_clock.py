@@ -29,15 +29,14 @@ class FollowedLog:
     """A log that grows: each whole line, once, with the time when it was seen."""
 
     def __init__(self, path: Path) -> None:
-        self._stream = path.open("rb")
-        self._rest = b""
+        self._stream = path.open(newline="\n", errors="replace")
+        self._rest = ""
         self.lines: list[Stamp] = []
 
     def poll(self, now: float) -> None:
         """Read what is new."""
-        *whole, self._rest = (self._rest + self._stream.read()).split(b"\n")
-        shown = (line.split(b"\r")[-1] for line in whole)  # what is behind a bar
-        self.lines += [(now, line.decode(errors="replace")[:200]) for line in shown]
+        *whole, self._rest = (self._rest + self._stream.read()).split("\n")
+        self.lines += [(now, line.split("\r")[-1][:200]) for line in whole]
 
 
 def follow(root: Path, logs: dict[str, FollowedLog]) -> None:
