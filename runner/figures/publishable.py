@@ -22,7 +22,7 @@ from runner.figures.target import Alike
 from runner.logs.logged_step import unmeasured
 from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.engines.engine_table import cures
-from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record
+from runner.terms.record import MATH, MIXED_FP8, UNFUSED, Record, missing_in_all
 
 UNSTEADY = "§"  # beside a speed that its machine, or its own steps, make doubtful
 BY_STEPS = "○"  # beside the speed of a trainer that was not allowed its fused attention
@@ -215,9 +215,9 @@ def _not_measured(evidence: CellEvidence) -> str:
     rates = statistics.samples_per_s.runs if statistics.samples_per_s else ()
     runs = zip_longest(statistics.steps_by_run, rates)
     untimed = sum(steps > 0 and rate is None for steps, rate in runs)
-    return (
-        f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs" if untimed else ""
-    )
+    unmatched = missing_in_all(run.measurement.missing for run in evidence.runs).values()
+    sentence = f"no time or rate was logged by {untimed} of {len(evidence.runs)} runs"
+    return ": ".join(filter(None, (sentence, "; ".join(unmatched)))) if untimed else ""
 
 
 def _other_clock(evidence: CellEvidence) -> str:

@@ -8,6 +8,10 @@ MOST_LINES = 20_000  # that are looked at
 MOST_SHOWN = 2
 LONGEST = 200  # bytes of a line that are looked at, and shown
 _WORD = re.compile(rb"[A-Za-z]{2,}")
+# Of a stack of Python or py-spy, and what stands before it: no step.
+_STACK = re.compile(
+    rb'File "[^"]*", line \d|^\[trainbench: |^(?:Current t|T)hread |^\s+\S+ \(\S+:\d+\)$'
+)
 _SPECIAL = re.compile(rb"\\.|\[[^]\[]*\]|\(\?\w*:?|[(){}|*+?^$.]")
 
 
@@ -27,6 +31,8 @@ class NearLines:
             return
         for line in text.split(b"\n", MOST_LINES - self._looked):
             self._looked += 1
+            if _STACK.search(line[:LONGEST]):
+                continue
             small = line[:LONGEST].lower()
             if not self._first_numeric and any(48 <= byte <= 57 for byte in small):
                 self._first_numeric = line[:LONGEST]

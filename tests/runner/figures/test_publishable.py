@@ -136,6 +136,12 @@ def test_a_run_without_a_time_is_not_measured() -> None:
     assert judged([first, *map(untimed, others)]) == {
         "not_measured": "no time or rate was logged by 2 of 3 runs"
     }
+    lacks = {"step_time": "`step_time` matched no line of a step", "loss": "`loss` matched none"}
+    unmatched = [replace(one, measurement=replace(one.measurement, missing=lacks)) for one in none]
+    assert judged(unmatched)["not_measured"] == (
+        "no time or rate was logged by 3 of 3 runs: `step_time` matched no line of a step; `loss`"
+        " matched none"
+    )
     no_batch = [replace(record, global_batch_size=None) for record in (first, *others)]
     assert judged(no_batch) == {}
 

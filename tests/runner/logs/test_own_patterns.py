@@ -122,6 +122,12 @@ def test_what_matched_nothing_is_said_with_the_nearest_lines() -> None:
         " 'at step 1'"
     }
     assert by({"step": r"step (\d+)"}, b"").missing == {}  # a run that never started
+    stacks = (
+        b"[trainbench: rank 1, pid 31, stood at:]\nCurrent thread 0x00007f3 (most recent call):\n"
+        b'  File "torch/_ops.py", line 1247 in step\nThread 31 (active): "MainThread"\n'
+        b"    step (train.py:12)\n"
+    )
+    assert by({"step": r"step (\d+)"}, stacks).missing == {"step": "`step` matched no line"}
 
 
 @pytest.mark.parametrize(
