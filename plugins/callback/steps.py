@@ -98,7 +98,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy 
         """Say why, where the play does not go on."""
         if not ignore_errors and not forgiven(result.task):
             item = result.result.get("results") and getattr(self, "_item", "")
-            self._ended(result, "failed", str(item or result.result.get("msg") or "it failed"))
+            status = "refused" if result.result.get("wrong_input") else "failed"
+            self._ended(result, status, str(item or result.result.get("msg") or "it failed"))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Say why."""

@@ -74,10 +74,15 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
     if ended.code != 0:
         failed = ", ".join(f"{host} ({step})" for host, step in ended.steps.failed.items())
         complain(f"error: {name} failed on {failed or 'a node'}; {output_note}")
-        return 1
+        return _code(ended)
     changes = ended.steps.changes
     say(f"{name}: {_summary(changes, chosen)}, {duration(ended.took_s)}. {output_note}")
     return 0
+
+
+def _code(ended: "PlaybookEnd") -> int:
+    """Return 2 where the inventory is wrong, as for all bad input, and 1 where a node failed."""
+    return 2 if ended.steps.refused else min(ended.code, 1)
 
 
 def _answer(
@@ -87,7 +92,7 @@ def _answer(
     from runner.launch.playbook import INTERRUPTED
 
     interrupted = ended.code == INTERRUPTED
-    code = INTERRUPTED if interrupted else min(ended.code, 1)
+    code = INTERRUPTED if interrupted else _code(ended)
     return PlaybookAnswer(
         command=name,
         inventory=str(chosen.inventory),

@@ -10,7 +10,7 @@ from runner.terms.progress import Told
 
 STEP_WIDTH, HOST_WIDTH, STATE_WIDTH = 20, 16, 12
 MOST_LINES = 8  # of why a step failed
-BAD = ("failed", "unreachable")
+BAD = ("failed", "unreachable", "refused")
 
 
 def duration(seconds: float) -> str:
@@ -53,6 +53,7 @@ class Steps:
     hosts: dict[str, OnHost] = field(default_factory=dict)
     doing: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    refused: bool = False  # some host has wrong input
     changes: int = 0
     complete: bool = False
     closed: list[StepOnHost] = field(default_factory=list)
@@ -83,6 +84,7 @@ class Steps:
         if said.status in BAD:
             on_host.bad, on_host.why = said.status, said.words
             self.failed[said.host] = self.step
+            self.refused |= said.status == "refused"
         elif said.status == "changed":
             on_host.changes += 1
             on_host.why += said.words and f"{said.words}\n"

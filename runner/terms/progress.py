@@ -14,7 +14,7 @@ class Told:
     """One line: that a playbook or a play begins, what a host does or did, or text for a person.
 
     `event` is begin (with the `count` of plays), play, task (`words` say what the host does),
-    result (with a `status` of Ansible's), text, or end.
+    result (with a `status` of Ansible's, or refused: what it was given is wrong), text, or end.
     """
 
     event: str

@@ -95,7 +95,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("docs security", "docs", 0),
     ("completion bash", "completion", 0),
     ("about --runs {runs} -i {i}", "about", 0),
-    ("setup -i {bad} --tags validate --runs {runs}", "playbook", 1),
+    ("setup -i {bad} --tags validate --runs {runs}", "playbook", 2),
     ("setup -i {i} --limit nobody --runs {runs}", "error", 2),
     ("verify -i {i} --runs {runs}", "playbook", 1),
     ("teardown -i {i} --runs {runs}", "error", 2),

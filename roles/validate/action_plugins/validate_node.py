@@ -219,6 +219,9 @@ class ActionModule(NodeAction):
     patience_s = 60.0  # a few lines of sh
 
     def act(self, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        if refused := arguments.get("refused"):
+            wrong = variables["__validate_found"]["wrong"]
+            return {"failed": True, "msg": "\n".join(refused), "wrong_input": wrong}
         result: dict[str, Any] = {"changed": False}
         host, address = str(variables["inventory_hostname"]), str(arguments["address"])
         project = check.read(Path(arguments["checkout"]))
@@ -229,6 +232,7 @@ class ActionModule(NodeAction):
         )
         if not faults:
             faults += check.job_faults(values, os.environ, str(variables["inventory_dir"]))
+        result["wrong"] = bool(faults)
         if not faults:
             request = {
                 **arguments,

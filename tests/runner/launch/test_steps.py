@@ -1,5 +1,7 @@
 """A playbook's steps as lines, from what it says of itself."""
 
+from runner.commands.playbook_options import _code
+from runner.launch.playbook import PlaybookEnd
 from runner.launch.steps import Steps
 from runner.terms.progress import Told
 
@@ -80,3 +82,13 @@ def test_text_for_a_person_is_shown_as_it_is() -> None:
     assert shown(Steps(), Told("text", words="the nodes are alike\n")) == [
         "", "the nodes are alike", "",
     ]  # fmt: skip
+
+
+def test_a_wrong_inventory_is_no_failed_node() -> None:
+    """`setup` ends with exit code 2 then, and with 1 of a node."""
+    for status, refused in (("refused", True), ("failed", False), ("unreachable", False)):
+        steps = Steps()
+        lines = shown(steps, result("validate", "a", status, "cluster_root is x"), Told("end"))
+        assert (steps.refused, steps.failed) == (refused, {"a": "validate"})
+        assert lines[0].split()[:3] == ["validate", "a", status]
+        assert _code(PlaybookEnd(2, steps, 1.0)) == (2 if refused else 1)
