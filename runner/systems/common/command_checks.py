@@ -1,5 +1,7 @@
 """What of a cell of `system: command` is refused before anything starts: pure, a sentence each."""
 
+import re
+
 from node.printable import printable
 from node.supervisor.placeholders import WORD
 from runner.base.errors import Faults, UserError
@@ -12,12 +14,20 @@ from runner.systems.common.command_keys import (
     FIRST_NODE,
     SIZED,
     own_keys,
+    sizes,
 )
 from runner.terms.cell import SEED, Cell
 from runner.terms.cluster import Cluster
 
 LONGEST_PATH = 1_000
 _MEANT = {"global_batch_size": " (samples of a step are samples_per_step here)"}
+# What launchers are told of the cell, by its facts (torch/distributed/run.py, DeepSpeed's runner.py,
+# accelerate's launch.py), and torchrun's word for a node alone.
+_COUNTS = {"nproc_per_node": "devices_per_node"} | dict.fromkeys(
+    ("nnodes", "num_machines", "num_nodes"), "nodes"
+)
+_COUNT = re.compile(rf"(?<!\S)--({'|'.join(_COUNTS).replace('_', '[-_]')})[= ](\d{{1,9}})(?!\S)")
+_ALONE = re.compile(r"(?<!\S)--standalone(?![\w-])")
 SHELL = {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>&1"}
 
 
@@ -121,9 +131,11 @@ def check_words(cell: Cell) -> None:
                 f' the program env: argv: [env, "{variable}={{{word}}}", ...]'
             )
     shape = values.get("architecture") or {}
-    sizes = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
-    counted = set().union(*map(placeholders.factors, [*sizes, values["model_flops_per_token"]]))
+    products = [values["samples_per_step"], values["tokens_per_sample"], *shape.values()]
+    counted = set().union(*map(placeholders.factors, [*products, values["model_flops_per_token"]]))
     faults = Faults()
+    with faults.gathered():
+        _check_counts(cell)
     for key in cell_keys:
         other_axes = {name for name in cell.axes if name in used or name not in cell_keys} - {key}
         axis = key in cell.axes and not other_axes
@@ -136,6 +148,30 @@ def check_words(cell: Cell) -> None:
                     f"{', or all seeds are the same run' if key == SEED else same}"
                 )
     faults.check()
+
+
+def _check_counts(cell: Cell) -> None:
+    """Refuse a launcher that is told of other nodes or devices than the cell has."""
+    facts = sizes(cell)
+    values = {**dict.fromkeys(FACTS, ""), **own_keys(cell), **facts}
+    texts = enumerate(map(placeholders.written, cell.parameters["argv"]))
+    words = [
+        word for n, text in texts for word in placeholders.arguments(text, values, f"argv[{n}]")
+    ]
+    line = " ".join(words).strip("'\"")
+    if cell.nodes > 1 and _ALONE.search(line):
+        raise UserError(
+            "argv has --standalone, with which each node trains by itself; take it out, and give"
+            " --nnodes {nodes} --node_rank {node_rank} --master_addr {master_addr} --master_port"
+            " {master_port}"
+        )
+    for option, count in _COUNT.findall(line):
+        fact = _COUNTS[option.replace("-", "_")]
+        if int(count) != facts[fact]:
+            raise UserError(
+                f"argv has --{option} {count}, and the cell has {facts[fact]} {fact}; write"
+                f" {{{fact}}} in place of {count}"
+            )
 
 
 def _check_path(path: str, where: str) -> None:

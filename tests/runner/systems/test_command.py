@@ -256,6 +256,32 @@ def test_bad_input(changes: dict[str, Any], sentence: str) -> None:
         node(**changes)
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["torchrun", "--standalone", "a.py"], "--standalone, with which each node trains by it"),
+        (["bash", "-c", "torchrun --standalone a.py"], "with which each node trains by itself"),
+        (["torchrun", "--nproc_per_node=4", "a.py"], "--nproc_per_node 4, and the cell has 2 dev"),
+        (["torchrun", "--nproc-per-node", "{n}", "a.py"], "--nproc-per-node 8, and the cell has 2"),
+        (["bash", "-c", "exec torchrun --nnodes 1 a.py"], "write {nodes} in place of 1"),
+        (["accelerate", "launch", "--num_machines", "4", "a.py"], "the cell has 2 nodes"),
+        (["deepspeed", "--num_nodes=1", "a.py"], "the cell has 2 nodes"),
+    ],
+)
+def test_a_launcher_is_told_of_the_cells_nodes_and_devices(words: list[str], sentence: str) -> None:
+    cluster = small_cluster(2, 2)
+    two: dict[str, Any] = {"nodes": 2, "devices_per_node": 2}
+    with pytest.raises(UserError, match=sentence):
+        node(cluster, **two, argv=[*words, "{lr}", "{n}"], n=8)
+    for good in (
+        ["torchrun", "--nnodes=2", "--nproc_per_node={devices_per_node}", "--standalone-x"],
+        ["torchrun", "--nnodes", "1:2", "--nproc_per_node", "gpu"],
+    ):
+        node(cluster, **two, argv=[*good, "{lr}"])
+    alone = ["torchrun", "--standalone", "--nproc_per_node", "2", "{lr}"]
+    node(small_cluster(1, 2), devices_per_node=2, argv=alone)
+
+
 def test_a_value_that_slurm_would_take_for_a_word() -> None:
     """Braces in a value mean nothing, and a job would fill them in."""
     with pytest.raises(UserError, match="with single braces, or take it out"):
