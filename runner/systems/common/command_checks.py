@@ -21,7 +21,7 @@ from runner.terms.cluster import Cluster
 
 LONGEST_PATH = 1_000
 _MEANT = {"global_batch_size": " (samples of a step are samples_per_step here)"}
-# What launchers are told of the cell, by its facts (torch/distributed/run.py, DeepSpeed's runner.py,
+# What launchers are told of the cell (torch/distributed/run.py, DeepSpeed's runner.py,
 # accelerate's launch.py), and torchrun's word for a node alone.
 _COUNTS = {"nproc_per_node": "devices_per_node"} | dict.fromkeys(
     ("nnodes", "num_machines", "num_nodes"), "nodes"
