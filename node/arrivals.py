@@ -5,9 +5,10 @@
     2345.6 78 50                        an entry with an error of its own, in ms
 
 The kernel says that the log grew (inotify): so the trainer keeps a plain file, and nothing looks at
-one that rests. Without inotify the log is looked at again and again. Between two looks are PAUSE_S,
-after many in a row SLOW_S: bytes in between are seen that much too late. The size comes from lseek:
-stat would have NFS write back what its cache holds.
+one that rests. Between two looks are PAUSE_S; after many in a row SLOW_S, and then, as without
+inotify, nothing is waited for. Bytes came since the look before, so that an entry is late by the
+time between at most; one that the kernel told is late by what this thread waited for a processor.
+The size comes from lseek: stat would have NFS write back what its cache holds.
 
 The file has MOST_BYTES at most: then every second entry of its older half is left out.
 """
@@ -20,19 +21,20 @@ import select
 import signal
 import threading
 import time
+from contextlib import suppress
 
 from node.files import write_text
 
-WITHIN_MS = 5
-PAUSE_S, SLOW_S = 0.004, 0.05
-LOOKS, LOOKS_A_SECOND = 2000, 20  # with PAUSE_S between them: so many in a row, and on average
+WITHIN_MS, MOST_MS = 5, 99_999
+PAUSE_S, SLOW_S = 0.004, 0.06
+LOOKS, LOOKS_A_SECOND = 2000, 16  # with PAUSE_S between them: so many in a row, and on average
 MOST_BYTES = 4 << 20
 IN_MODIFY = 2
 END_S = 2.0  # for the last entries, on a file system that may hang
 
 
 class Arrivals(threading.Thread):
-    """Notes when a log grows, until `end`; `size` is that of the log by the last look."""
+    """Notes when a log grows, until `end`."""
 
     def __init__(self, log: str, path: str, flush_s: float) -> None:
         super().__init__(daemon=True)
@@ -41,41 +43,59 @@ class Arrivals(threading.Thread):
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.events = self.libc.inotify_init1(os.O_CLOEXEC)
         self.watched = self.libc.inotify_add_watch(self.events, os.fsencode(log), IN_MODIFY)
-        self.over, self.size, self.spare = False, 0, float(LOOKS)
-        self.began = self.looked = self.flushed = time.monotonic()
+        self.over, self.size, self.schedstat = False, 0, -1
+        self.began = self.flushed = time.monotonic()
         self.text = "began %.3f within_ms %d\n" % (time.time(), WITHIN_MS)
+        self.noted: list[tuple[float, int, float]] = []  # when, bytes, and late by so much
         self.start()
 
     def run(self) -> None:
         """Look at the log whenever it grew."""
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        self.look("")
-        while not self.over:
-            grew = self.watched < 0 or select.select([self.events], [], [], self.flush_s)[0]
-            pause_s = PAUSE_S if self.spare > 0 else SLOW_S
-            wait_s = self.looked + pause_s - time.monotonic()
+        with suppress(OSError):
+            self.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        looked, spare, told, waited_s = self.began, float(LOOKS), False, 0.0
+        while True:
+            over, size, now = self.over, os.lseek(self.log, 0, os.SEEK_END), time.monotonic()
+            if size > self.size:
+                self.size = size
+                late_s = self.waited_s() - waited_s if told else now - looked
+                self.noted.append((now - self.began, size, late_s))
+            spare = min(LOOKS, spare + LOOKS_A_SECOND * (now - looked)) - 1
+            looked = now
+            if over or now - self.flushed >= self.flush_s:
+                self.flush(now)
+            if over:
+                return
+            told = self.watched >= 0 and spare > 0
+            if told:
+                waited_s = self.waited_s()
+                if select.select([self.events], [], [], self.flush_s)[0]:
+                    os.read(self.events, 4096)
+                else:
+                    told = False
+            wait_s = looked + (PAUSE_S if spare > 0 else SLOW_S) - time.monotonic()
             if wait_s > 0:
+                told = False
                 time.sleep(wait_s)
-            if grew and self.watched >= 0:
-                os.read(self.events, 4096)
-            self.look(" %d" % (SLOW_S * 1000) if wait_s > 0 and pause_s > PAUSE_S else "")
-        self.flush()
 
-    def look(self, error: str) -> None:
-        """Note a new size, with its error; write what is noted where that was done long ago."""
-        now, size = time.monotonic(), os.lseek(self.log, 0, os.SEEK_END)
-        self.spare = min(LOOKS, self.spare + LOOKS_A_SECOND * (now - self.looked)) - 1
-        self.looked = now
-        if size > self.size:
-            self.size = size
-            self.text += "%.1f %d%s\n" % ((now - self.began) * 1000, size, error)
-        if now - self.flushed >= self.flush_s:
-            self.flushed = now
-            self.flush()
+    def waited_s(self) -> float:
+        """Return how long this thread has waited for a processor; 0 where the kernel is silent."""
+        if self.schedstat < 0:
+            return 0.0
+        return int(os.pread(self.schedstat, 99, 0).split()[1]) / 1e9
 
-    def flush(self) -> None:
+    def log_bytes(self) -> int:
+        """Return the log's size by the last look; as it is where this thread has ended."""
+        return self.size if self.is_alive() else os.lseek(self.log, 0, os.SEEK_END)
+
+    def flush(self, now: float) -> None:
         """Write what is noted; a full disk is the trainer's to say."""
-        text, self.text = self.text, ""
+        text, noted, self.flushed = self.text, self.noted, now
+        self.text, self.noted = "", []
+        for at, size, late_s in noted:
+            error = " %d" % min(1000 * late_s + 1, MOST_MS) if 1000 * late_s > WITHIN_MS else ""
+            text += "%.1f %d%s\n" % (1000 * at, size, error)
         try:
             with open(self.path, "a+", encoding="ascii") as stream:
                 stream.write(text)

@@ -229,7 +229,7 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
         elif now - begun > job["time_limit_s"]:
             message = "the run reached time_limit_s, %g s" % job["time_limit_s"]
             result = {"ended_by": EndedBy.TIME_LIMIT, "message": message}
-        elif arrivals is not None and arrivals.size > job["log_limit_bytes"]:
+        elif arrivals is not None and arrivals.log_bytes() > job["log_limit_bytes"]:
             limit = job["log_limit_bytes"] >> 20
             message = (
                 "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit

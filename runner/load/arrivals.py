@@ -23,7 +23,7 @@ from runner.terms.record import Interval, Place, Record
 _BEGAN = re.compile(rb"began (\d{1,10}\.\d{3}) within_ms (\d{1,4})\n")
 _ENTRY = re.compile(rb"(\d{1,12}\.\d) (\d{1,15})(?: (\d{1,5}))?\n")
 FEWEST_BURSTS = 8  # that are better than the log's own time, and
-FEWEST_ERRORS = 100  # of an arrival, in the time of all steps
+FEWEST_ERRORS = 100  # of the first and last arrival, in the time of all steps
 BUFFERED = "its lines came in too few bursts, buffered; start it unbuffered (python -u, stdbuf -oL)"
 SPARE_BYTES = 1 << 20  # beyond its bound: what is noted between two looks at that
 
@@ -102,14 +102,15 @@ def _ends(log: bytes) -> list[int]:
 
 
 class Line(NamedTuple):
-    """A logged step: when it came (s), with which of the arrivals, and whether the log names an
-    evaluation or a checkpoint between the step before and it.
+    """A logged step: when it came (s), with which of the arrivals, whether the log names an
+    evaluation or a checkpoint between the step before and it, and by how much it may be late (s).
     """
 
     iteration: int
     at_s: float
     burst: int
     paused: bool
+    error_s: float = 0.0
 
 
 def by_arrivals(record: Record, logs: Mapping[int, Path]) -> Record:
@@ -120,8 +121,7 @@ def by_arrivals(record: Record, logs: Mapping[int, Path]) -> Record:
     for rank, places in record.measurement.places.items():
         if not (arrivals := arrivals_of(logs[rank].parent)).entries:
             continue
-        lines = lines_of(places, arrivals.entries)
-        error_s = max(entry.error_s for entry in arrivals.entries)
+        lines = lines_of(places, arrivals.entries)[-len(steps) :]
         timed = timed_steps(steps, lines, record.global_batch_size)
         if timed:
             break
@@ -130,13 +130,18 @@ def by_arrivals(record: Record, logs: Mapping[int, Path]) -> Record:
     ours = replace(record.measurement, intervals=timed, clock="arrivals")
     ours_record = replace(record, measurement=ours)
     warm = steps[0].iteration - steps[0].iterations + warmup_of(ours_record)
-    known = [step for step in timed if step.step_time_ms and step.iteration > warm]
-    in_bursts = 2 * len({line.burst for line in lines[-len(steps) :]}) <= len(steps)
+    known = [at for at, step in enumerate(timed) if step.step_time_ms and step.iteration > warm]
+    in_bursts = 2 * len({line.burst for line in lines}) <= len(steps)
     own = any(step.step_time_ms or step.samples_per_s for step in steps)
-    took_s = sum(step.iterations * (step.step_time_ms or 0.0) / 1000 for step in known)
-    few = in_bursts and len(known) < FEWEST_BURSTS
-    if known and not (own and (few or took_s < FEWEST_ERRORS * error_s)):
-        return ours_record
+    if known:
+        took_s = sum(timed[at].iterations * (timed[at].step_time_ms or 0.0) / 1000 for at in known)
+        error_s = max(lines[at].error_s for at in (known[0] - 1, known[-1]))
+        few = in_bursts and len(known) < FEWEST_BURSTS
+        if not (own and (few or took_s < FEWEST_ERRORS * error_s)):
+            left_out = (at for at in range(known[0], known[-1]) if timed[at].paused)
+            error_s += sum(max(lines[at - 1].error_s, lines[at].error_s) for at in left_out)
+            ours = replace(ours, clock_within_ms=error_s * 1000)
+            return replace(record, measurement=ours)
     if own or not in_bursts:
         return record
     return replace(record, measurement=replace(record.measurement, untimed=BUFFERED))
@@ -149,10 +154,10 @@ def lines_of(places: Sequence[Place], entries: Sequence[Arrival]) -> list[Line]:
     behind the last of the arrivals came is told with the next.
     """
     sizes = [entry.size for entry in entries]
-    times = [*(entry.at_s for entry in entries), math.nan]
+    came = [*entries, Arrival(math.nan, 0, 0.0)]
     bursts = (bisect_right(sizes, place.begin) for place in places)
     return [
-        Line(place.iteration, times[burst], burst, place.paused)
+        Line(place.iteration, came[burst].at_s, burst, place.paused, came[burst].error_s)
         for place, burst in zip(places, bursts, strict=True)
     ]
 

@@ -233,6 +233,7 @@ class Measurement:
     rate_doubt: str = ""  # which of them says that no samples/s can be right
     untimed: str = ""  # why its lines may have no time that the counted steps alone make
     clock: Clock = "log"  # what the times are by
+    clock_within_ms: float | None = None  # of all counted time, at most
 
     def iterations_of(self, parameters: Mapping[str, Any]) -> int | None:
         """Return the iterations that the run is to have: as asked for, else as its log says."""

@@ -884,10 +884,16 @@ def test_py_spy_of_the_environment_writes_the_stacks(make: Make, tmp_path: Path)
     assert zlib.decompress(base64.b64decode(fetched["data"])).startswith(b"[trainbench: pid")
 
 
-def test_a_log_beyond_its_limit_ends_the_run(make: Make) -> None:
-    done = make("while :; do echo 0123456789; done", log_limit_bytes=100_000).finish()
-    assert done["ended_by"] == "log_limit"
-    assert done["left"] == 0
+@pytest.mark.parametrize("before", ["", "import select; select.select = None"])
+def test_a_log_beyond_its_limit_ends_the_run(make: Make, before: str) -> None:
+    """Also where what notes its arrivals has died."""
+    run = make("while :; do echo 0123456789; done", log_limit_bytes=100_000)
+    run.prepare(before=before)
+    run.poll(go=True)
+    done = run.done()
+    assert (done["ended_by"], done["left"]) == ("log_limit", 0)
+    trouble = run.dir / "supervisor.log"
+    assert bool(before) == (trouble.exists() and "TypeError" in trouble.read_text())
 
 
 def test_the_sampler_is_no_part_of_the_run(make: Make) -> None:

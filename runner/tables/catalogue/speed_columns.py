@@ -20,6 +20,12 @@ def _clock(row: Row) -> str | None:
     return row.record.measurement.clock if row.statistics.times else None
 
 
+def _clock_within_ms(row: Row) -> float | None:
+    """Return by how much the counted time of a run may be wrong for its clock, at most."""
+    errors = (run.measurement.clock_within_ms for run in row.records)
+    return max((error for error in errors if error is not None), default=None)
+
+
 def _no_interval(row: Row) -> str:
     times = row.statistics.times
     return times.missing if times is not None else ""
@@ -153,6 +159,7 @@ SPEED = (
     _of("samples_per_s", "spread_of", type=("intervals", "repeats")),
     _of("samples_per_s", "source", type=("log", "derived", "mixed")),
     Column("clock", _clock, ("log", "arrivals")),
+    Column("clock_within_ms", _clock_within_ms),
     Column("logged_samples_per_s", attrgetter("statistics.logged_samples_per_s")),
     _of("samples_per_s", "median", title="samples/s\nmedian", place=410, worth=10),
     _of("samples_per_s", "median_ci_low"),
