@@ -54,8 +54,8 @@ class Arrivals(threading.Thread):
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         with suppress(OSError):
             self.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        looked, spare, told, waited_s = self.began, float(LOOKS), False, 0.0
-        while True:
+        looked, spare, over, told, waited_s = self.began, float(LOOKS), False, False, 0.0
+        while not over:
             over, size, now = self.over, os.lseek(self.log, 0, os.SEEK_END), time.monotonic()
             if size > self.size:
                 self.size = size
@@ -65,15 +65,12 @@ class Arrivals(threading.Thread):
             looked = now
             if over or now - self.flushed >= self.flush_s:
                 self.flush(now)
-            if over:
-                return
-            told = self.watched >= 0 and spare > 0
+            told = self.watched >= 0 and spare > 0 and not over
             if told:
                 waited_s = self.waited_s()
-                if select.select([self.events], [], [], self.flush_s)[0]:
+                told = bool(select.select([self.events], [], [], self.flush_s)[0])
+                if told:
                     os.read(self.events, 4096)
-                else:
-                    told = False
             wait_s = looked + (PAUSE_S if spare > 0 else SLOW_S) - time.monotonic()
             if wait_s > 0:
                 told = False
@@ -81,9 +78,8 @@ class Arrivals(threading.Thread):
 
     def waited_s(self) -> float:
         """Return how long this thread has waited for a processor; 0 where the kernel is silent."""
-        if self.schedstat < 0:
-            return 0.0
-        return int(os.pread(self.schedstat, 99, 0).split()[1]) / 1e9
+        text = os.pread(self.schedstat, 99, 0) if self.schedstat >= 0 else b"0 0"
+        return int(text.split()[1]) / 1e9
 
     def log_bytes(self) -> int:
         """Return the log's size by the last look; as it is where this thread has ended."""
