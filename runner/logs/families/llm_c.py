@@ -13,7 +13,7 @@ norm and lr since bc58cd1). `iteration 1, loss: 4.1, time: 44.570ms, tok/s: 9188
 44.57 ms)` (train_gpt2.c:1171 today; CUDA until fdd6608), from 0. `s:0 trl:4.1` (main.log). Traps:
 
 * the CUDA trainer's tok/s is a running average since the second step (:868, weight 0.95; since
-  ce333de), so where the tokens of a step are known tokens/s is those over the line's own time;
+  ce333de): tokens/s is the tokens of a step over the line's own time, or is not known;
 * its time is of the device, between two events, and holds no evaluation (:1827, :1854); Python's
   `t0` is before evaluation and sampling (train_gpt2.py:744), which that step's time then holds;
 * `val loss 3.2` and `s:0 tel:` are evaluations, no steps;
@@ -120,6 +120,8 @@ class LlmC(LineParser):
             time_ms = tokens = None
         elif self._tokens and time_ms:
             tokens = self._tokens * 1000 / time_ms
+        elif rate and iteration > 1 and rate[0].endswith(b"tok/s") and b" | (" not in tail:
+            tokens = None
         skipped, self._skipped, self._paused = self._skipped, 0, False
         self._last_iteration = iteration
         return LoggedStep(
