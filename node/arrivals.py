@@ -5,10 +5,9 @@
     2345.6 78 50                        an entry with an error of its own, in ms
 
 The kernel says that the log grew (inotify): so the trainer keeps a plain file, and nothing looks at
-one that rests. Between two looks are PAUSE_S; after many in a row SLOW_S, and then, as without
-inotify, nothing is waited for. Bytes came since the look before, so that an entry is late by the
-time between at most; one that the kernel told is late by what this thread waited for a processor.
-The size comes from lseek: stat would have NFS write back what its cache holds.
+one that rests. Between two looks are PAUSE_S; after many in a row SLOW_S, and then nothing waits
+for the kernel. An entry is late by the time since the look before at most, one that the kernel told
+by what this thread waited for a processor. The size is lseek's: stat has NFS write its cache back.
 
 The file has MOST_BYTES at most: then every second entry of its older half is left out.
 """
@@ -92,7 +91,7 @@ class Arrivals(threading.Thread):
         for at, size, late_s in noted:
             error = " %d" % min(1000 * late_s + 1, MOST_MS) if 1000 * late_s > WITHIN_MS else ""
             text += "%.1f %d%s\n" % (1000 * at, size, error)
-        try:
+        with suppress(OSError):
             with open(self.path, "a+", encoding="ascii") as stream:
                 stream.write(text)
                 if stream.tell() <= MOST_BYTES:
@@ -100,8 +99,6 @@ class Arrivals(threading.Thread):
                 stream.seek(0)
                 lines = stream.readlines()
             write_text(self.path, "".join(thinned(lines)), mode=0o600)
-        except OSError:
-            pass
 
     def end(self) -> None:
         """Note the last bytes, and look no more."""
@@ -112,5 +109,4 @@ class Arrivals(threading.Thread):
 
 def thinned(lines: list[str]) -> list[str]:
     """Return the first line, every second one of the older half, and the newer half."""
-    half = len(lines) // 2
-    return lines[:1] + lines[1:half:2] + lines[half:]
+    return lines[:1] + lines[1 : len(lines) // 2 : 2] + lines[len(lines) // 2 :]

@@ -230,10 +230,8 @@ def watch(job: dict[str, Any], begin: Asked, asked: Asked) -> dict[str, Any]:
             message = "the run reached time_limit_s, %g s" % job["time_limit_s"]
             result = {"ended_by": EndedBy.TIME_LIMIT, "message": message}
         elif arrivals is not None and arrivals.log_bytes() > job["log_limit_bytes"]:
-            limit = job["log_limit_bytes"] >> 20
-            message = (
-                "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)" % limit
-            )
+            message = "the log outgrew its limit of %d MiB (4 GiB, or half of the free disk)"
+            message %= job["log_limit_bytes"] >> 20
             result = {"ended_by": EndedBy.LOG_LIMIT, "message": message}
         else:
             signal.sigtimedwait({signal.SIGCHLD}, 0.1 if faults is None else 0.05)
