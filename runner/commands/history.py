@@ -6,7 +6,7 @@ from pathlib import Path
 from runner.base.errors import UserError
 from runner.base.options import Commands, new_command
 from runner.base.paths import DEFAULT_RUNS
-from runner.base.streams import say, terminal_width
+from runner.base.streams import complain, say, terminal_width, watched
 
 DESCRIPTION = """\
 List what got slower, needs more memory or broke over many campaigns, the newest first: each cell's
@@ -19,9 +19,11 @@ that `export` wrote; several may be named.
   python -m runner history
   python -m runner history runs nightly/*.tar.gz --cell nodes=2
   python -m runner history runs --strict
+  python -m runner history --format html --output index.html   a page, with links to reports
 
 A change is found once two campaigns have it, and of five campaigns on; `compare` tells two apart.
-docs/measures.md says how, and how surely. What is imported is shown on pages, and not judged.
+docs/measures.md says how, and how surely. What is imported is listed, and not judged. A page links
+the report of the campaign runs/NAME where that is runs/NAME.html.
 
 exit codes: 0 the list was printed, 1 --strict: a regression is open, 2 bad input
 """
@@ -35,9 +37,16 @@ def add_parser(commands: Commands) -> None:
         "what got worse over many campaigns, and what changed",
         DESCRIPTION,
         answers=("regressions",),
-        formats=("table", "json", "markdown"),
+        formats=("table", "json", "markdown", "html"),
     )
-    add_sources(command)
+    command.add_argument(
+        "sources",
+        nargs="*",
+        type=Path,
+        default=[DEFAULT_RUNS],
+        metavar="DIR",
+        help="folders of campaigns, campaigns, exports (default: runs)",
+    )
     command.add_argument(
         "--cell",
         action="append",
@@ -48,22 +57,12 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--strict", action="store_true", help="exit with 1 if a regression is open"
     )
-
-
-def add_sources(command: argparse.ArgumentParser) -> None:
-    """Add DIR..., what is read."""
-    command.add_argument(
-        "sources",
-        nargs="*",
-        type=Path,
-        default=[DEFAULT_RUNS],
-        metavar="DIR",
-        help="folders of campaigns, campaigns, exports (default: runs)",
-    )
+    command.add_argument("--output", type=Path, help="write to this file instead of the terminal")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the list; exit code 1 where something is worse and that was asked."""
+    from runner.base.files import write_text
     from runner.history import regression_list
     from runner.history.reading import read_all
     from runner.history.regressions import regressions
@@ -71,6 +70,8 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.history.sources import sources
     from runner.matrix.select import choose
 
+    if chosen.format == "html" and chosen.output is None and watched():
+        raise UserError("a page is for a browser: name its file with --output index.html")
     campaigns, left_out = read_all(sources(chosen.sources))
     if not campaigns:
         raise UserError(f"none of {len(left_out)} can be read: {left_out[0].reason}")
@@ -83,7 +84,16 @@ def run(chosen: argparse.Namespace) -> int:
         text = regression_list.to_json(changes, read)
     elif chosen.format == "markdown":
         text = regression_list.to_markdown(changes, read)
+    elif chosen.format == "html":
+        from runner.history import index_page
+
+        base = chosen.output.parent if chosen.output else Path.cwd()
+        text = index_page.to_html(changes, read, base)
     else:
         text = regression_list.to_table(changes, read, terminal_width())
-    say(text, end="")
+    if chosen.output is None:
+        say(text, end="")
+    else:
+        write_text(chosen.output, text)
+        complain(f"wrote {chosen.output}")
     return 1 if chosen.strict and any(change.open for change in changes) else 0

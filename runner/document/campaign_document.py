@@ -1,13 +1,13 @@
 """What is known of a campaign, as every view of it reads it. Data."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
 from runner.tables.row import Row
 from runner.terms.record import Record
-from runner.terms.run_evidence import Evidence, Evidences, PackedLog
+from runner.terms.run_evidence import Evidences, PackedLog
 from runner.terms.tuned import Tuned
 
 
@@ -37,22 +37,3 @@ class CampaignDocument:
     def records(self) -> Iterable[Record]:
         """Each run of each cell."""
         return (record for row in self.rows for record in row.records)
-
-    def without_files(self) -> "CampaignDocument":
-        """Return it without links into the campaign's folder, for a page that others get alone."""
-        records = [tuple(replace(run, log="") for run in row.records) for row in self.rows]
-        rows = [replace(row, records=of) for row, of in zip(self.rows, records, strict=True)]
-        named = {record.log for record in self.records}
-        runs = {key: _without_files(run, named) for key, run in self.evidence.items()}
-        return replace(self, rows=rows, evidence=runs, logs=())
-
-
-def _without_files(run: Evidence, named: Collection[str]) -> Evidence:
-    """Return it with no path: a record and the node whose log it names have the same empty one."""
-    nodes = []
-    for node in run.nodes:
-        path = "" if run.href(node.log.path) in named else node.log.path
-        why = node.log.missing or "the campaign's folder has it"
-        log = replace(node.log, path=path, bytes=None, missing=why)
-        nodes.append(replace(node, log=log, traces=()))
-    return replace(run, shown="", script="", nodes=tuple(nodes))

@@ -19,7 +19,7 @@ CURVES = {
 
 
 def values(document: CampaignDocument) -> dict[str, Any]:
-    """Return what `compare`, `history` and a site read of a campaign: the JSON without curves and
+    """Return what `compare` and `history` read of a campaign: the JSON without curves and
     evidence.
     """
     table = table_values(document.rows, document.published, document.hidden)

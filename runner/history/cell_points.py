@@ -6,6 +6,7 @@ and what tells it from other cells.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runner.compare.side import ended_well
@@ -69,11 +70,13 @@ class CampaignPoints:
     """One campaign: its points, and what holds for all of them.
 
     `id` is its name among all that are read, of letters that any file system and address can have.
-    `source` is the name of its folder or file, `digest` says which others are the same.
+    `path` is its folder or file, `source` the name of that; `digest` says which others are the
+    same.
     """
 
     id: str
     name: str
+    path: Path
     source: str
     digest: str
     began: float | None

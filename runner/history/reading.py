@@ -46,12 +46,12 @@ class OpenCampaign:
 
 
 @contextmanager
-def opened(source: Path, *, evidence: bool = False) -> Iterator[OpenCampaign]:
+def opened(source: Path) -> Iterator[OpenCampaign]:
     """Open a campaign's folder, or an export in a temporary one. Raises UserError."""
     with archive.opened(source, str(source)) as content:
         campaign = content.campaign
         _refuse_links(campaign.path)
-        document = read_campaign(campaign, campaign.path, evidence=evidence)
+        document = read_campaign(campaign, campaign.path)
         yield OpenCampaign(source, campaign, document)
 
 
@@ -80,6 +80,7 @@ def points_of(read: OpenCampaign) -> CampaignPoints:
     return CampaignPoints(
         id=safe_name(name, name, settings.inventory_digest, repr(settings.created_at)),
         name=name,
+        path=read.source,
         source=printable(read.source.name),
         digest=digest,
         began=min(began, default=None),

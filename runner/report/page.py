@@ -25,12 +25,10 @@ def to_html(
     document: CampaignDocument,
     *,
     live: str = "",
-    home: str = "",
 ) -> str:
     """Write the whole page of a campaign, which may have no cells.
 
     `live` says how far a campaign is that runs: the page then reloads every 10 seconds.
-    `home` is the first page of the site that it belongs to.
     """
     table, logs = document.rows, document.logs
     chosen = select_columns(table)
@@ -41,7 +39,6 @@ def to_html(
     page = templates().get_template("page/report.html.j2")
     return page.render(
         live=live,
-        home=home,
         policy=content_policy(scripts),
         scripts=scripts,
         title=document.title or ", ".join(campaigns) or "no cells",

@@ -109,26 +109,6 @@ class StopAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """A campaign that is not part of a site, and why."""
-
-    source: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteAnswer:
-    """What `site` wrote."""
-
-    index: str  # the first page's file
-    campaigns: int
-    cells: int
-    open_regressions: int
-    left_out: tuple[Skipped, ...]
-    schema: Schema = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class ExportAnswer:
     """What `export` wrote."""
 
@@ -306,7 +286,6 @@ ANSWERS: Mapping[str, type] = {
     "playbook": PlaybookAnswer,
     "publish": PublishAnswer,
     "publish_check": PublishCheckAnswer,
-    "site": SiteAnswer,
     "stop": StopAnswer,
     "systems": SystemsAnswer,
 }

@@ -20,7 +20,7 @@ from tests.golden.places import stood_in
 # In an order in which each page finds what those before it left.
 HERE = (
     *("docs/tutorial.md", "docs/how-to/live-page.md", "docs/how-to/leave-it-running.md"),
-    *("docs/how-to/publish.md", "docs/how-to/site.md", "docs/how-to/other-tools.md"),
+    *("docs/how-to/publish.md", "docs/how-to/history.md", "docs/how-to/other-tools.md"),
     *(
         "docs/how-to/expect.md",
         "docs/how-to/tune.md",
@@ -113,7 +113,7 @@ def test_a_pages_commands_run_as_they_stand(stage: Path, page: str) -> None:
 
 
 def test_what_they_name_was_made(stage: Path) -> None:
-    made = ("report.html", "mine.csv", "mine.tar.gz", "public/index.html")
+    made = ("report.html", "mine.csv", "mine.tar.gz", "campaigns.html")
     left = ("compare.xml", "trainbench.prom", "runs/quickstart-mine/bench.log")
     assert [name for name in (*made, *left) if not (stage / name).is_file()] == []
     assert list((stage / "runs").glob("zero-mine/zero_stage=1-*"))

@@ -77,7 +77,6 @@ WAYS: list[tuple[str, str, int]] = [
     ("status --campaign told-here --runs {runs}", "status", 0),
     ("status --campaign none --runs {runs}", "error", 2),
     ("history {runs}", "regressions", 0),
-    ("site {runs} -o {out}/site", "site", 0),
     ("export told-here --runs {runs} -o {out}/e.tar.gz", "export", 0),
     ("publish told-here --runs {runs} -o {out}/p.tar.gz", "publish", 1),
     ("publish told-here --runs {runs} -o {out}/p.tar.gz --anyway", "publish", 0),

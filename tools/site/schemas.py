@@ -436,7 +436,7 @@ PRINTED: Mapping[str, tuple[str, Schema]] = {
     "parse": ("What logs say (docs/parsers.md).", _LOG),
     "parse_each": ("What each log says.", listed(with_keys(_LOG, log=TEXT))),
     "plan": ("What bench would do: kept, new, hidden; times in seconds.", _plan()),
-    "regressions": ("What got worse, the newest first (docs/how-to/site.md).", _regressions()),
+    "regressions": ("What got worse, the newest first (docs/how-to/history.md).", _regressions()),
     "sheets": ("`collect --shape`: a document's tables.", _sheets()),
     "status": ("How far a campaign has got (docs/runs.md).", _status()),
     "table": ("A campaign's table. docs/measures.md says what each figure is.", _table()),

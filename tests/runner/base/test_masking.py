@@ -197,7 +197,7 @@ def leaky(runs: Path) -> Campaign:
         ["publish", "{}", "--anyway", "--readme"],
         ["export", "{}", "--redact", "-o", "{out}/x.tar.gz"],
         ["publish", "{}", "--redact", "--anyway", "-o", "{out}/x.tar.gz"],
-        ["site", "{}", "-o", "{out}/site"],
+        ["history", "{}", "--format", "html", "--output", "{out}/x.html"],
     ],
     ids=" ".join,
 )

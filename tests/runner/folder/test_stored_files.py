@@ -201,7 +201,7 @@ def test_a_run_whose_log_has_a_hole_of_terabytes_is_read_and_shown(tmp_path: Pat
     assert len(first.measurement.intervals) == 50
     out = ["--format", "html", "--output", str(tmp_path / "x.html")]
     assert main(["collect", "--campaign", str(of.path), *out]) == 0
-    assert main(["site", str(of.path), "-o", str(tmp_path / "site")]) == 0
+    assert main(["history", str(of.path)]) == 0
     assert (tmp_path / "x.html").stat().st_size < 1 << 22
 
 

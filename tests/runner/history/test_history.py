@@ -1,6 +1,7 @@
 """Campaigns of many nights: series, changes with what changed there, regressions, the command."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -216,3 +217,73 @@ def test_a_points_noise_is_the_standard_error_of_its_runs() -> None:
     assert standard_error_percent(row, "samples_per_s") == pytest.approx(expected, rel=0.01)
     assert standard_error_percent({**row, "runs": runs[:1]}, "samples_per_s") == 0
     assert standard_error_percent({"memory_used_mib": 5.0}, "memory_used_mib") == 0
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+TAGS = "<img src=x onerror=alert(1)><script>alert(1)</script>\"'</title></style>]]>-->"
+HOSTILE = f"\x1b[2J\x1b]0;x\x07\u202e{TAGS}"
+
+
+def test_the_page_has_what_got_worse_all_campaigns_and_links_to_their_reports(
+    slower: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, page = tmp_path / "runs", tmp_path / "pages/index.html"
+    shutil.copytree(slower, runs)
+    shutil.copytree(slower / "speed-00-rack", runs / "bad")
+    (runs / "bad" / names.CAMPAIGN).write_text(f'{{"a": "{TAGS}')
+    page.parent.mkdir()
+    report = ["--format", "html", "--output", str(runs / f"speed-0{STEP}-rack.html")]
+    assert main(["collect", "--campaign", str(runs / f"speed-0{STEP}-rack"), *report]) == 0
+    asked = ["history", str(runs), "--format", "html", "--output", str(page)]
+    assert main([*asked, "--strict"]) == 1
+    assert f"wrote {page}" in capsys.readouterr().err
+    text = page.read_text(encoding="utf-8")
+    assert "1 regression, 1 of them open" in text
+    assert "node kernel: Linux 6.1.0, then Linux 6.5.0" in text
+    assert "<b>bad</b>: " in text
+    cell, campaign = re.findall(r'<th scope="row"><a href="([^"]*)">', text)
+    assert campaign == f"../runs/speed-0{STEP}-rack.html"
+    file, _, anchor = cell.partition("#")
+    assert f'id="{anchor}"' in (page.parent / file).read_text(encoding="utf-8")
+    listed = text.partition("<h2>Campaigns</h2>")[2]
+    shown = re.findall(r">(speed-0\d-rack)(?:</a>)?</th>", listed)
+    assert shown == [f"speed-0{night}-rack" for night in range(NIGHTS - 1, -1, -1)]
+    assert main([*asked, "--cell", "zero_stage=0"]) == 0
+    assert "Nothing: no cell changed" in page.read_text(encoding="utf-8")
+
+
+def poisoned(content: object, file: str) -> object:
+    planned = file in (names.CAMPAIGN, names.RUN)  # whose lines have no control character
+    free = {"name", "matrix"} if planned else {"reason", "kernel", "system", "cpu", "hostname"}
+    if isinstance(content, dict):
+        return {
+            key: value + (TAGS if planned else HOSTILE)
+            if isinstance(value, str) and key in free
+            else poisoned(value, file)
+            for key, value in content.items()
+        }
+    return [poisoned(one, file) for one in content] if isinstance(content, list) else content
+
+
+def test_hostile_names_and_texts_are_shown_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six nights whose every field holds tags and escapes; names are what a file may be called."""
+    runs = tmp_path / "runs"
+    for campaign in nights(runs, 6, stepping(3, -20, second, sigma=0.1), then=f"{HOSTILE}\n"):
+        for path in campaign.path.rglob("*.json"):
+            path.write_text(json.dumps(poisoned(json.loads(path.read_text()), path.name)))
+        odd = campaign.path.with_name(f"..{campaign.name}<script>alert(1)<\x1b[2J")
+        campaign.path.rename(odd)
+        odd.with_name(f"{odd.name}.html").write_text("a report")
+    page = tmp_path / "x.html"
+    assert main(["history", str(runs), "--format", "html", "--output", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert len(re.findall(r'href="runs/[^"<>]*%3Cscript%3E[^"<>]*\.html"', text)) == 6
+    capsys.readouterr()
+    assert main(["history", str(runs)]) == 0
+    assert all(line.isprintable() for line in capsys.readouterr().out.split("\n"))

@@ -33,10 +33,3 @@ def test_a_traced_cells_report_links_it(
     assert main(["collect", "--runs", str(runs), "--strict"]) == 1
     refused = capsys.readouterr().err.splitlines()
     assert sum("profiled" in line and "profile=torch" in line for line in refused) == 1
-
-
-def test_a_site_has_no_traces(runs: Path, tmp_path: Path) -> None:
-    assert main(["site", str(runs), "-o", str(tmp_path / "site")]) == 0
-    pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]
-    assert any("profiled" in page for page in pages)
-    assert not any("rank0.json.gz" in page for page in pages)

@@ -1,1 +1,0 @@
-"""Many campaigns as a folder: an index page, and the report of each."""
