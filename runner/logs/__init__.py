@@ -1,10 +1,8 @@
 """Readers of trainer logs, one module for each log family (families/). Pure: blocks in, steps out.
 
-    blocks ─ whole_lines ▶ LastRun.feed ▶ Kind.feed ▶ LoggedStep ┬▶ Measurement (measure: collect)
-                                                                 └▶ LogTotals (read: parse)
+    blocks ─ placed_lines ▶ LastRun.feed ▶ Kind.feed ▶ LoggedStep ▶ Measurement
 
 A parser finds its marker in whole blocks before it looks at a line, so that a prefix (`host: `,
 `[default7]:`), colours and other writers' output change nothing. What is not on the line is
-missing, never zero. `parse` keeps sums and counts alone, so that its memory does not grow with the
-log; `collect` keeps the steps. docs/parsers.md has the families and what each field means.
+missing, never zero. docs/parsers.md has the families and what each field means.
 """
