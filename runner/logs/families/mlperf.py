@@ -6,11 +6,14 @@ event of its own. Two customs are read, the first where a log has both:
 * `tracked_stats` with `{"train_step_time": s, "reduced_train_loss": ..}` and `samples_count`: the
   time of one step (NVIDIA's callbacks of Megatron-Bridge, MaxText's). One without a loss is a mean
   over a block, whose `samples_count` is the block's alone, and is not read;
-* `block_start` and `block_stop`, between which nothing is evaluated: their `time_ms`, over the
-  steps by `step`, else by `samples_count`. The block's loss is its last `train_loss`.
+* `block_start` and `block_stop`: their `time_ms` without evaluations, over the steps by `step`, else
+  by `samples_count`; BERT's and GPT-3's say samples as `epoch_num` and `first_epoch_num`. An end
+  without them has those of the block's last event that has some. The block's loss is its last
+  `train_loss`. A run that is aborted within a block ends it by `run_stop`.
 
 `throughput` of tracked_stats is in samples, tokens or sequences a second, as the submitter likes,
-and is not read. `eval_accuracy` is an evaluation's. Before 2022 events counted epochs, not samples.
+and is not read. `eval_accuracy` is an evaluation's. Numbers of epochs are no samples: fewer than
+LEAST are not read as such.
 """
 
 import json
@@ -24,6 +27,7 @@ from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import LARGEST_QUANTITY, number
 from runner.logs.run_sizes import TOKENS_PER_SAMPLE
 
+LEAST = 1000  # samples, where epochs may be meant
 _Event = Mapping[str, Any]
 
 
@@ -58,6 +62,9 @@ class MlPerf(LineParser):
         self._by_step = False  # whether the log has the times of steps
         self._begin: tuple[int, float] | None = None  # of the block: steps before it, ms
         self._loss: _Event | None = None  # the block's last
+        self._reached: int | None = None  # steps, by the last event that says them
+        self._evaluates: float | None = None  # ms: since when
+        self._paused = 0.0  # ms of the block in which it evaluated
         self._ended: float | None = None  # ms: the end of a block that says its start's samples
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
@@ -81,8 +88,14 @@ class MlPerf(LineParser):
             return self._stats(value, metadata)
         elif key == "block_start":
             return self._start(event, metadata)
-        elif key == "block_stop":
+        elif key == "block_stop" or (key == "run_stop" and metadata.get("status") == "aborted"):
             return self._stop(event, metadata)
+        elif key == "eval_start":
+            self._evaluates = _time(event) if self._begin and not self._ended else None
+        elif key == "eval_stop" and self._evaluates:
+            self._paused += (_time(event) or self._evaluates) - self._evaluates
+            self._evaluates = None
+        self._reached = self._steps(metadata) or self._reached
         return None
 
     def _stats(self, value: _Event, metadata: _Event) -> LoggedStep | None:
@@ -111,12 +124,15 @@ class MlPerf(LineParser):
     def _start(self, event: _Event, metadata: _Event) -> LoggedStep | None:
         steps, time = self._steps(metadata), _time(event)
         row = self._block(steps, self._ended) if self._ended else None
+        if steps is None and "first_epoch_num" in metadata:
+            steps = self._reached or 0
         self._begin = (steps, time) if steps is not None and time else None
-        self._loss, self._ended = None, None
+        self._loss, self._ended, self._paused = None, None, 0.0
         return row
 
     def _stop(self, event: _Event, metadata: _Event) -> LoggedStep | None:
         steps, time = self._steps(metadata), _time(event)
+        steps = self._reached if steps is None else steps
         if self._begin and steps == self._begin[0]:  # its start's: the next start says its end's
             self._ended = time
             return None
@@ -129,7 +145,7 @@ class MlPerf(LineParser):
         row = self._row(steps, self._loss.get("value") if self._loss else None)
         row.nan = int(self._loss is not None and row.loss is None)
         row.iterations = steps - begin[0]
-        row.step_time_ms = (time - begin[1]) / row.iterations
+        row.step_time_ms = (time - begin[1] - self._paused) / row.iterations
         return row
 
     def _row(self, iteration: int, loss: Any) -> LoggedStep:
@@ -141,6 +157,9 @@ class MlPerf(LineParser):
         if "step" in metadata:
             return _count(metadata["step"])
         samples = metadata.get("samples_count")
+        if samples is None:
+            samples = metadata.get("epoch_num", metadata.get("first_epoch_num"))
+            samples = None if samples and _count(samples) < LEAST else samples
         whole_samples = _count(samples)
         if not self._batch or (whole_samples == 0 and samples != 0):
             return None

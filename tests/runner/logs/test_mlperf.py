@@ -109,3 +109,50 @@ def test_a_loss_that_is_nan_and_one_that_is_missing() -> None:
     assert (step.loss, step.nan, step.step_time_ms) == (None, 1, 25)
     (step,) = measure(READERS, {0: [lines(size, start, stop)]}).intervals
     assert (step.loss, step.nan) == (None, 0)
+
+
+BERT = [  # NVIDIA's of 4.0: one block of all, samples as epoch_num, evaluations in it
+    event("global_batch_size", 448),
+    event("block_start", None, first_epoch_num=1, epoch_count=1),
+    *(
+        {**event(key, None, epoch_num=448 * steps), "time_ms": 1795360158501 + at}
+        for key, steps, at in (
+            *(("eval_start", 100, 20_000), ("eval_stop", 100, 21_000)),
+            *(("eval_start", 200, 41_000), ("eval_stop", 200, 42_500)),
+        )
+    ),
+]
+STOPPED = {**event("run_stop", None, status="aborted"), "time_ms": 1795360158501 + 42_500}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        [{**STOPPED, "key": "block_stop", "metadata": {"first_epoch_num": 1}}, STOPPED],
+        [STOPPED],  # within its block
+    ],
+)
+def test_blocks_of_an_aborted_run(read: Any, end: list[dict[str, Any]]) -> None:
+    (step,) = measure(READERS, {0: [lines(*BERT, *end)]}).intervals
+    assert (step.iteration, step.iterations, step.step_time_ms) == (200, 200, 200.0)
+    result = read(lines(*BERT, *end))
+    assert (result["status"], result["logged_lines"]) == ("unfinished", 1)
+    assert '"status": "aborted"' in result["reason"]
+
+
+def test_an_aborted_run_ends_the_block_that_it_is_in() -> None:
+    events = [
+        event("global_batch_size", 16),
+        event("block_start", None, samples_count=0),
+        {**event("train_loss", 2.5, samples_count=160), "time_ms": 1795360159001},
+        {**event("run_stop", None, status="aborted", samples_count=160), "time_ms": 1795360159501},
+    ]
+    (step,) = measure(READERS, {0: [lines(*events)]}).intervals
+    assert (step.iteration, step.step_time_ms, step.loss) == (10, 100.0, 2.5)
+
+
+def test_numbers_of_epochs_are_no_samples() -> None:
+    events = [event("global_batch_size", 4), event("block_start", None, first_epoch_num=1)]
+    events += [event("eval_start", None, epoch_num=4 * n) for n in (1, 2)]
+    events += [{**event("block_stop", None, first_epoch_num=1), "time_ms": 1795360199501}, STOPPED]
+    assert measure(READERS, {0: [lines(*events)]}).intervals == ()
