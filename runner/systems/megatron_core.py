@@ -252,7 +252,14 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     stage = 1 if cell.parameters["distributed_optimizer"] else 0
     fused = cell.parameters["attention_backend"] != UNFUSED
     splits = megatron_experts.PARALLEL
-    return gpt.estimate(cell, cluster, zero_stage=stage, flash_attention=fused, splits=splits)
+    return gpt.estimate(
+        cell,
+        cluster,
+        zero_stage=stage,
+        flash_attention=fused,
+        splits=splits,
+        expert_width=cell.parameters["expert_tensor_parallel"],
+    )
 
 
 SYSTEM = System(

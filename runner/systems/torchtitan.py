@@ -312,6 +312,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         zero_stage=(2 if whole else 3) if sharded else 0,
         flash_attention=True,
         splits=PARALLEL,
+        expert_width=cell.parameters["expert_tensor_parallel"]
+        or (1 if sizes["expert_parallel"] > 1 else None),
     )
 
 

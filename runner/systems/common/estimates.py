@@ -62,7 +62,7 @@ def memory_mib(
     flash_attention: bool = True,
     selective: bool = False,
     loss_tokens: int | None = None,
-    expert_parallel: int = 1,
+    expert_parallel: float = 1,
     gathered_tokens: int = 0,
     whole_gradients: bool = False,
 ) -> float:

@@ -156,18 +156,20 @@ def estimate(
     loss_tokens: int | None = None,
     splits: Iterable[Split] = PARALLEL,
     whole_gradients: bool = False,
+    expert_width: int | None = None,
 ) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape and the parallel
     sizes.
 
     What is not given is what the cell's own `num_layers` and such, `zero_stage` and `precision`
     say; a system without `precision` trains in half. `loss_tokens` are those whose logits there are
-    at a time; without it all of a pass.
+    at a time; without it all of a pass. `expert_width`: tensor ranks that split an expert; all.
     """
     values = cell.parameters
     model = shape(values) if model is None else model
     sizes = parallel_sizes(cell, splits)
     stages, context = sizes["pipeline_parallel"], sizes.get("context_parallel", 1)
+    tensor = sizes["tensor_parallel"]
     stage = replace(
         model,
         num_layers=max(model.num_layers // stages, 1),
@@ -186,12 +188,13 @@ def estimate(
         flash_attention=flash_attention,
         selective=values.get("activation_checkpointing") == "selective",
         loss_tokens=loss_tokens,
-        expert_parallel=sizes.get("expert_parallel", 1),
+        # All is divided by the tensor ranks below, of which experts may be folded over some.
+        expert_parallel=sizes.get("expert_parallel", 1) * (expert_width or tensor) / tensor,
         gathered_tokens=values["micro_batch_size"] * model.seq_length if context > 1 else 0,
         whole_gradients=whole_gradients,
     )
     # The embeddings and the output, which a tensor group does not split, are counted as split.
-    memory /= sizes["tensor_parallel"]
+    memory /= tensor
     memory += estimates.TORCH_PROCESS_MIB.get(cluster.device, 0.0)
     batch = values.get("global_batch_size") or (values["micro_batch_size"] * sizes["data_parallel"])
     flops = batch * model.flops()

@@ -159,3 +159,25 @@ def test_our_own_trainers_experts_are_over_data_parallel_ranks_alone() -> None:
     (made,) = small_matrix(defaults=cell).cells
     with pytest.raises(UserError, match="expert_parallel 8 does not divide data_parallel 4, whose"):
         check_cell(made, small_cluster(1, 8, device="cuda"), None)
+
+
+def test_experts_that_are_folded_over_tensor_ranks_are_divided_by_their_own_ranks_alone() -> None:
+    """Of Megatron core without a sharded optimizer, of torchtitan what is gathered."""
+
+    def memory(base: dict[str, Any], **keys: Any) -> float:
+        (made,) = small_matrix(defaults={**base, **keys, "micro_batch_size": 1}).cells
+        cluster = small_cluster(1, 8, device="cuda")
+        estimate = load_system(made.system).estimate
+        assert estimate is not None
+        return float(estimate(made, cluster).memory_mib)
+
+    shape = torch_gpt.shape({**dict.fromkeys(torch_gpt.SIZES), "model": "qwen3-30b-a3b"})
+    experts = expert_parameters(shape) / 2**20
+    core = {**FOLDED, "tensor_parallel": 2, "distributed_optimizer": False}
+    folded, over_both = memory(core), memory(core, expert_tensor_parallel=2, expert_parallel=4)
+    assert folded == pytest.approx(over_both)  # an eighth of them is on each device, either way
+    split = memory(core, expert_tensor_parallel=2, expert_parallel=8)
+    assert folded - split == pytest.approx(experts * 16 * (1 / 8 - 1 / 16))
+    titan = {**TITAN, "tensor_parallel": 2, "fsdp_reshard_after_forward": "never"}
+    whole, parts = (memory(titan, expert_parallel=size) for size in (2, 8))
+    assert whole - parts == pytest.approx(experts * 2 * (1 / 2 - 1 / 8))
