@@ -225,7 +225,8 @@ SUCCESS = _any(*every("success"))
 HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1,9}:$")
 # What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
 # launcher/runner.py:548, before its hosts are checked :172), torchrun (torch 2.13
-# distributed/run.py:876), accelerate (1.2 commands/launch.py:1130) or LLaMA-Factory (v0.9.3
+# distributed/run.py:876, launcher/api.py:198), accelerate (1.2 commands/launch.py:1130), a shell
+# (set -x), Lightning (2.5 fabric/utilities/distributed.py:300) or LLaMA-Factory (v0.9.3
 # llamafactory/cli.py:143), and then by its trainer, LiBai (9fc504c libai/engine/default.py:171),
 # Megatron, torch_gpt, LLaMA-Factory (hparams/parser.py:423) or Hugging Face's Trainer.
 LAUNCHER = _any(
@@ -233,6 +234,8 @@ LAUNCHER = _any(
     rb"Setting OMP_NUM_THREADS environment variable for each process",
     rb"\[runner\.py:\d+:fetch_hostfile\] Unable to find hostfile",
     rb"The following values were not passed to `accelerate launch`",
+    rb"Starting elastic_operator with launch configs|Initializing distributed: GLOBAL_RANK: 0,",
+    rb"^\++ (?:exec )?(?:torchrun|deepspeed|accelerate launch|python\S* -m torch\.distributed)",
     rb"llamafactory\.\w{1,20}:\d{1,9} >> Initializing (?:\d{1,9} )?distributed tasks at",
 )
 TRAINER = _any(

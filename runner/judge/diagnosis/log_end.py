@@ -179,6 +179,11 @@ class Launch:
         self._announced: set[tuple[bytes, bytes]] = set()
         self._new = new
 
+    @property
+    def known(self) -> bool:
+        """Whether something announced it."""
+        return bool(self._announced)
+
     def begins(self, prefix: bytes, announcement: re.Match[bytes]) -> bool:
         """Return whether these words announce another launch than those before them."""
         text = re.sub(rb"\d+", b"0", announcement[0])
@@ -196,6 +201,7 @@ class Launch:
 def find_evidence(path: Path, begin: int) -> LogEnd:
     """Find the evidence in a log from `begin` on, in order: of its last launch alone."""
     evidence, judge, launch = LogEnd(), LineJudge(), Launch(new=begin > 0)
+    announced = 0, b""  # how much was found before the launch was announced, and its prefix
     time: tuple[int, ...] | None = None
     for line_number, line in _lines(path, begin):
         evidence.lines = line_number + 1
@@ -209,26 +215,41 @@ def find_evidence(path: Path, begin: int) -> LogEnd:
             evidence.ranks.update(whole_number(rank) or 0 for rank in _RANK.findall(line))
         full = len(evidence.evidence) == MOST  # then only a turn changes what is known
         if turn := TURN.search(line):
-            success = turn.lastgroup is None
+            success, prefix = turn.lastgroup is None, split(line)[0]
             evidence.closed = printable(line.decode("utf-8", "replace"))[:200] if success else ""
-            if success or launch.begins(split(line)[0], turn):
+            first = not launch.known
+            if success or launch.begins(prefix, turn):
+                announced = 0, b""
                 evidence.launched = begin > 0 and not success
                 evidence.before = [] if success else evidence.evidence
                 evidence.evidence = []
                 evidence.waited.clear()
                 judge = judge if success and not full else LineJudge()
+            elif first:
+                announced = len(evidence.evidence), prefix
         elif not full and (judge.listens(line_number) or CANDIDATE.search(line)):
             _look(evidence, judge, path, line_number, line, time)
     for stream, (line_number, text) in judge.cut_off().items():
         excerpt = "a traceback that is cut off behind " + printable(text.decode("utf-8", "replace"))
         item = EvidenceLine("error", path, line_number, excerpt[:400], stream, time, weak=True)
         evidence.evidence.append(item)
+    _forget_earlier(evidence, *announced)
     if evidence.evidence or evidence.before:
         above = lines_before(path, begin)
         evidence.lines += above
         for items in (evidence.evidence, evidence.before):
             items[:] = [replace(item, place=above + item.place + 1) for item in items]
     return evidence
+
+
+def _forget_earlier(evidence: LogEnd, count: int, prefix: bytes) -> None:
+    """Take out what ended a launch, or its wrapper, before the one that was announced behind it in
+    the same stream, where that one has a cause of its own.
+    """
+    later = evidence.evidence[count:]
+    if any(item.status not in CONSEQUENCES and not item.weak and not item.start for item in later):
+        kept = [item for item in evidence.evidence[:count] if item.stream != prefix]
+        evidence.evidence = [*kept, *later]
 
 
 def _look(

@@ -92,8 +92,8 @@ class HfTrainer(LineParser):
         "the only time is tqdm's moving average, of which steps that are not counted are more than"
         " 1 %: run it by bench, or with include_num_input_tokens_seen, which logs train_runtime"
     )
-    step = rb"\{'loss': "
-    success = rb"\{'train_runtime': "
+    step = rb"\{['\"]loss['\"]: "
+    success = rb"\{['\"]train_runtime['\"]: "
     marker = b"<"
     head = re.compile(
         rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}, {0,9}([\d.]{1,12}|\?)(it/s|s/it)"
@@ -110,6 +110,10 @@ class HfTrainer(LineParser):
         self._bars: dict[bytes, Average] = {}  # by their totals
         self._runtime = (0, 0.0)  # step and seconds of the last line with a time
         self._evaluated = False  # since then
+
+    def feed(self, text: bytes) -> list[LoggedStep]:
+        """Read whole lines; JSON objects, which wrappers print, as those of Python."""
+        return super().feed(text.replace(b'"', b"'"))
 
     def look(self, text: bytes, at: int) -> None:
         """Read an object, that an evaluation was, or a size of the run."""
@@ -204,7 +208,7 @@ class HfTrainerAfterBars(HfTrainer):
 
     def feed(self, text: bytes) -> list[LoggedStep]:
         """Read whole lines; objects that were held back and written together belong to no bar."""
-        self._held_back = {match[1] for match in _HELD_BACK.finditer(text)}
+        self._held_back = {m[1] for m in _HELD_BACK.finditer(text.replace(b'"', b"'"))}
         return super().feed(text)
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
@@ -270,18 +274,17 @@ class MsSwift(HfTrainer):
     holds = "the mean since the line before, or an earlier one; checkpoints are in it"
     untimed = "no two of its lines are 20 s apart: run it by bench"
     step = rb"['\"](?:global_step/max_steps\]?|iteration)['\"]: ['\"]\d"
-    success = rb"\{['\"]train_runtime['\"]: "
     marker = b"elapsed_time"
     head = re.compile(
-        rb"\{(?=[^{}\r\n]{0,%d}['\"\[](?:global_step/max_steps\]?|iteration)['\"]: "
-        rb"['\"](\d{1,9})/(\d{1,9})['\"])([^{}\r\n]{0,%d})\}" % (2 * LONGEST, 2 * LONGEST)
+        rb"\{(?=[^{}\r\n]{0,%d}['\[](?:global_step/max_steps\]?|iteration)': "
+        rb"'(\d{1,9})/(\d{1,9})')([^{}\r\n]{0,%d})\}" % (2 * LONGEST, 2 * LONGEST)
     )
     context = _SIZE_MARKS
     _by_speed = False  # the last line's seconds are its steps times its speed
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one object; those of an evaluation and of the end are no step."""
-        iteration, words = whole_number(head[1]) or 0, head[3].replace(b'"', b"'")
+        iteration, words = whole_number(head[1]) or 0, head[3]
         self.notes.facts[TRAIN_ITERS] = head[2].decode()
         if validated := _VALIDATION.search(words):
             self._evaluated = True

@@ -174,7 +174,7 @@ class LiBaiMetrics(LineParser):
         " give log.txt beside metrics.json, or run it by bench"
     )
     marker = b'"iteration": '
-    head = re.compile(rb"^\s*(\{.*\})\s*$")
+    head = re.compile(rb"^[^{}]*(\{.*\})\s*$")
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one object, whole or not at all."""

@@ -39,7 +39,7 @@ class LlamaFactory(LineParser):
     holds = "the mean since the line before, or an earlier one, with all that came between"
     step = rb'\{"current_steps": \d{1,9}, "total_steps": \d{1,9}, "loss": '
     marker = b'{"current_steps": '
-    head = re.compile(rb'^\s*(\{"current_steps": .*\})\s*$')
+    head = re.compile(rb'^[^{}]*(\{"current_steps": .*\})\s*$')
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,8 +6,8 @@ event of its own. Two customs are read, the first where a log has both:
 * `tracked_stats` with `{"train_step_time": s, "reduced_train_loss": ..}` and `samples_count`: the
   time of one step (NVIDIA's callbacks of Megatron-Bridge, MaxText's). One without a loss is a mean
   over a block, whose `samples_count` is the block's alone, and is not read;
-* `block_start` and `block_stop`: their `time_ms` without evaluations, over the steps by `step`, else
-  by `samples_count`; BERT's and GPT-3's say samples as `epoch_num` and `first_epoch_num`. An end
+* `block_start` and `block_stop`: their `time_ms` without evaluations, over the steps by `step`,
+  else by `samples_count`; BERT and GPT-3 say samples as `epoch_num` and `first_epoch_num`. An end
   without them has those of the block's last event that has some. The block's loss is its last
   `train_loss`. A run that is aborted within a block ends it by `run_stop`.
 

@@ -157,3 +157,31 @@ def test_a_cause_in_words_of_its_own(
 def test_a_programs_own_xid_is_no_fault_of_the_device(tmp_path: Path) -> None:
     said = verdict(tmp_path, ["NVRM: Xid (PCI:0000:8a:00): 43, pid=4151", *TRACE, "ValueError: x"])
     assert said.status == "error"
+
+
+WRAPPED = [*TRACE, "    return f(*args, **kwargs)", "KeyError: 'MASTER_ADDR'"]
+RANK_4 = ["[rank4]: " + line for line in [*TRACE, "RuntimeError: shape '[8, -1]' is invalid"]]
+LATE = ["[rank0]:[E511 08:41:05.341 x] [Rank 0] Watchdog caught collective operation timeout"]
+
+
+@pytest.mark.parametrize(
+    "announced",
+    [
+        "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default",
+        "I0511 08:00:01.1 7 torch/distributed/launcher/api.py:194] Starting elastic_operator with"
+        " launch configs:",
+        "+ torchrun --nproc_per_node 8 train.py",
+        "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/8",
+        "[2026-05-11 08:00:01,100] [INFO] [runner.py:571:main] cmd = /usr/bin/python3 -u",
+        "using world size: 8, data-parallel size: 8",
+    ],
+)
+def test_a_wrappers_error_of_an_earlier_launch_is_not_the_last_ones(
+    tmp_path: Path, announced: str
+) -> None:
+    said = verdict(tmp_path, [*WRAPPED, announced, *LATE, *RANK_4])
+    assert ("shape '[8, -1]'" in said.sentence, "rank 4" in said.sentence) == (True, True)
+    said = verdict(tmp_path, [*WRAPPED, announced, *LATE])  # a consequence alone
+    assert "KeyError" in said.sentence
+    other = ["node1: " + line for line in WRAPPED]  # another stream's: perhaps of this launch
+    assert "KeyError" in verdict(tmp_path, [*other, announced, *RANK_4]).sentence

@@ -151,3 +151,32 @@ def test_evaluations_of_ms_swift_are_no_steps_and_a_nan_is_one(parsed: Any) -> N
     assert said["status"] == "ok"
     lost = [*objects[:5], swift(897, key, loss=float("nan"), grad_norm=float("nan"))]
     assert parsed("".join(json.dumps(each) + "\n" for each in lost))["status"] == "diverged"
+
+
+@pytest.mark.parametrize(
+    "behind", ["{bar}{each}\n", "{bar}\r        \r{each}\n{bar}\r", "{bar}\n{each}\n{bar}\n"]
+)
+def test_json_objects_behind_bars(parsed: Any, behind: str) -> None:
+    bar = "{n}%|####| {n}/60 [00:10<00:30,  2.17s/it]"
+    hf = {"loss": 1.5, "grad_norm": 0.8, "learning_rate": 5e-5, "epoch": 0.17}
+    factory = {"current_steps": 0, "total_steps": 60, "loss": 1.5, "elapsed_time": "0:01:21"}
+    for family, each in (("hf_trainer", hf), ("llama_factory", factory)):
+        steps = [
+            {**each, **{key: n for key in each if key == "current_steps"}}
+            for n in range(10, 61, 10)
+        ]
+        said = parsed(
+            "".join(
+                behind.format(bar=bar.format(n=n), each=json.dumps(step))
+                for n, step in zip(range(10, 61, 10), steps, strict=True)
+            )
+        )
+        assert (said["family"], said["logged_lines"]) == (family, 6)
+        assert (said["last_iteration"], said["planned_iterations"], said["last_loss"]) == (
+            60,
+            60,
+            1.5,
+        )
+    finished = "\r".join(bar.format(n=n) for n in (20, 40, 60))
+    metrics = [json.dumps({"iteration": n, "time": 0.5, "total_loss": 9.0}) for n in range(20, 60)]
+    assert parsed(f"{finished}{metrics[0]}\n" + "\n".join(metrics[1:]) + "\n")["logged_lines"] == 40
