@@ -140,7 +140,7 @@ def by_arrivals(record: Record, logs: Mapping[int, Path]) -> Record:
         if not (own and (few or took_s < FEWEST_ERRORS * error_s)):
             left_out = (at for at in range(known[0], known[-1]) if timed[at].paused)
             error_s += sum(max(lines[at - 1].error_s, lines[at].error_s) for at in left_out)
-            ours = replace(ours, clock_within_ms=error_s * 1000)
+            ours = replace(ours, clock_within_ms=round(error_s * 1000, 1))
             return replace(record, measurement=ours)
     if own or not in_bursts:
         return record

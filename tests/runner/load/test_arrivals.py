@@ -1,5 +1,6 @@
 """Arrivals that were brought: what a node wrote, and what nobody did."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from runner.load.arrivals import (
     Arrival,
     Line,
     arrivals_of,
+    by_arrivals,
     lines_of,
     moved,
     read_arrivals,
@@ -17,7 +19,7 @@ from runner.load.arrivals import (
 )
 from runner.logs.measure import measure
 from runner.logs.patterns import LinePattern, PatternLines
-from runner.terms.record import Interval
+from runner.terms.record import Interval, Record
 
 BURSTS = ((1, 1.0, 1), (2, 1.0, 1), (3, 2.0, 2), (4, 2.0, 2), (5, 3.0, 3), (6, 3.0, 3))
 HEAD = b"began 1764427384.250 within_ms 5\n"
@@ -165,3 +167,29 @@ def test_places_are_in_the_whole_log_of_the_run_that_is_read(block: int) -> None
     first, second = measure(readers, {0: blocks}).places[0]
     assert log[first.begin : first.end] == b"\x1b[1mstep 1\x1b[0m c\r"
     assert log[second.begin : second.end] == b"step 2 d\n"
+
+
+def test_a_run_says_by_how_much_its_counted_time_may_be_wrong(tmp_path: Path) -> None:
+    """By the errors of the first and the last arrival, and of those about what is left out."""
+    log = b"".join(b"step %d\n%s" % (n, b"val loss 3\n" * (n == 10)) for n in range(1, 21))
+    sizes = [line.end() for line in re.finditer(rb"step \d+\n", log)]
+    entries = (
+        b"%d.0 %d%s\n" % (500 * n, n_bytes, b" 40" * (n in (9, 19)))
+        for n, n_bytes in enumerate(sizes)
+    )
+    (tmp_path / "launcher.log").write_bytes(log)
+    (tmp_path / "arrivals").write_bytes(HEAD + b"".join(entries))
+    readers = {"own": lambda: PatternLines({"step": LinePattern(r"step (\d+)")})}
+    run = Record(
+        "",
+        "",
+        "",
+        "command",
+        "ok",
+        "",
+        global_batch_size=8,
+        measurement=measure(readers, {0: [log]}),
+    )
+    found = by_arrivals(run, {0: tmp_path / "launcher.log"}).measurement
+    assert (found.clock, found.clock_within_ms) == ("arrivals", 80.0)
+    assert [step.iteration for step in found.intervals if step.paused] == [11]
