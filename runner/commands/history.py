@@ -64,9 +64,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Print the list; exit code 1 where something is worse and that was asked."""
     from runner.base.files import write_text
     from runner.history import regression_list
-    from runner.history.reading import read_all
+    from runner.history.points import all_series, read_all, slug
     from runner.history.regressions import regressions
-    from runner.history.series import all_series
     from runner.history.sources import sources
     from runner.matrix.select import choose
 
@@ -74,10 +73,10 @@ def run(chosen: argparse.Namespace) -> int:
         raise UserError("a page is for a browser: name its file with --output index.html")
     campaigns, left_out = read_all(sources(chosen.sources))
     if not campaigns:
-        raise UserError(f"none of {len(left_out)} can be read: {left_out[0].reason}")
+        raise UserError(f"none of {len(left_out)} can be read: {left_out[0][1]}")
     every = all_series(campaigns)
     if every or chosen.cell:
-        every = choose(every, chosen.cell, lambda series: (series.cell, series.slug), "--cell")
+        every = choose(every, chosen.cell, lambda series: (series[-1].cell, slug(series)), "--cell")
     changes = regressions(every, campaigns)
     read = regression_list.Listed(campaigns, left_out, every)
     if chosen.format == "json":

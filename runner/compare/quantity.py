@@ -75,7 +75,7 @@ def measure(
         return None
     change = (after - before) / before * 100
     if not column.by_runs or after <= 0:
-        verdict = _word(column, change) if abs(change) > limit else "same"
+        verdict = word(column, change) if abs(change) > limit else "same"
         return Measure(before, after, change, 0.0, limit, verdict)
     if judging.paired:
         a, b = _pairs(a, b, name)
@@ -95,13 +95,14 @@ def measure(
     )
 
 
-def _word(column: Column, change: float) -> str:
+def word(column: Column, change: float) -> str:
+    """Return the word for a change in percent: slower, less_memory."""
     return column.words[change * column.better > 0]
 
 
 def _verdict(column: Column, change: float, difference: RateDifference, limit: float) -> str:
     if difference.real and abs(change) > limit:
-        return _word(column, change)
+        return word(column, change)
     visible = difference.interval is not None and difference.half <= max(limit, abs(change))
     return "same" if visible and abs(change) <= limit else CANNOT_TELL
 

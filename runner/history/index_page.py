@@ -7,7 +7,8 @@ from typing import Any
 
 from node.time_words import lasts
 from runner.base.text import counted, listing
-from runner.history.cell_points import CampaignPoints
+from runner.compare.side import finished
+from runner.history.points import CampaignPoints
 from runner.history.regression_list import HEADERS, MOST_FACTS, Listed, row_of, when
 from runner.history.regressions import Regression
 from runner.history.sources import EXPORTS
@@ -28,7 +29,7 @@ def to_html(regressions: Sequence[Regression], read: Listed, base: Path) -> str:
     page = templates().get_template("history/index.html.j2")
     return page.render(
         policy=content_policy([]),
-        found=[_regression(each, links[each.first_id]) for each in regressions],
+        found=[_regression(each, links[each.first.campaign]) for each in regressions],
         found_headers=(*HEADERS, "reason, what changed with it"),
         count=counted(len(regressions), "regression"),
         still=sum(regression.open for regression in regressions),
@@ -57,7 +58,7 @@ def _regression(regression: Regression, report: str | None) -> tuple[str | None,
 
 def _texts(campaign: CampaignPoints) -> list[Any]:
     points = campaign.points
-    publishable = sum(point.finished and not point.row["verdict_reasons"] for point in points)
+    publishable = sum(finished(point.row) and not point.row["verdict_reasons"] for point in points)
     return [
         campaign.name,
         when(campaign.began),
@@ -66,6 +67,6 @@ def _texts(campaign: CampaignPoints) -> list[Any]:
         sum(point.row["status"] == "ok" for point in points),
         publishable,
         ", ".join([*campaign.marks, *(["running"] if campaign.live else [])]),
-        ", ".join(campaign.machines),
+        ", ".join(dict.fromkeys(point.machine for point in points)),
         campaign.source,
     ]

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from node.printable import printable
 from runner.base import clock
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import filled, fits, grid
 from runner.base.text import counted, listing
-from runner.history.cell_points import CampaignPoints, LeftOut
+from runner.history.points import CampaignPoints, LeftOut, Series
 from runner.history.regressions import Regression
-from runner.history.series import Series
 from runner.tables.catalogue.every_column import THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.markdown import bulleted, piped
@@ -61,47 +59,14 @@ def to_markdown(regressions: Sequence[Regression], read: Listed) -> str:
 
 def to_json(regressions: Sequence[Regression], read: Listed) -> str:
     """Write one JSON object; its schema is regressions.json."""
-    return json_text(document(regressions, read.campaigns, read.left_out)) + "\n"
-
-
-def document(
-    regressions: Sequence[Regression],
-    campaigns: Sequence[CampaignPoints],
-    left_out: Sequence[LeftOut],
-) -> dict[str, Any]:
-    """Return the same as plain data."""
-    return {
+    document = {
         "schema": SCHEMA,
         "thresholds_percent": dict(THRESHOLDS),
-        "campaigns": [campaign.id for campaign in campaigns],
-        "left_out": [{"source": unread.source, "reason": unread.reason} for unread in left_out],
-        "regressions": [as_data(regression) for regression in regressions],
+        "campaigns": [campaign.id for campaign in read.campaigns],
+        "left_out": [{"source": source, "reason": reason} for source, reason in read.left_out],
+        "regressions": [regression.as_data() for regression in regressions],
     }
-
-
-def as_data(regression: Regression) -> dict[str, Any]:
-    """Return a regression as plain data."""
-    series = regression.series
-    return {
-        "id": regression.id,
-        "verdict": regression.word,
-        "open": regression.open,
-        "cell": series.cell,
-        "series": series.slug,
-        "system": series.system,
-        "machine": series.machine,
-        "quantity": regression.quantity,
-        "before": regression.before,
-        "after": regression.after,
-        "change_percent": regression.percent,
-        "p": regression.p,
-        "reason": regression.reason,
-        "last_good": regression.last_id,
-        "first_bad": regression.first_id,
-        "first_bad_began": regression.first.began,
-        "unofficial": list(regression.first.unofficial),
-        "changed": [{"key": key, "was": was, "is": now} for key, was, now in regression.differs],
-    }
+    return json_text(document) + "\n"
 
 
 def when(seconds: float | None) -> str:
@@ -111,19 +76,16 @@ def when(seconds: float | None) -> str:
 
 def row_of(regression: Regression) -> list[str]:
     """Return a regression's texts, one for each of HEADERS."""
+    quantity, change = title(regression.quantity or ""), regression.change
     places = None if regression.quantity == "samples_per_s" else 0
-    numbers = [
-        MISSING if v is None else number_text(v, places)
-        for v in (regression.before, regression.after)
-    ]
-    quantity = title(regression.quantity or "")
+    levels = [number_text(v, places) for v in (change.before, change.after)] if change else []
     return [
         when(regression.first.began),
-        printable(regression.series.cell),
-        printable(regression.series.machine),
+        printable(regression.cell),
+        printable(regression.series[-1].machine),
         f"{regression.word} ({quantity})" if quantity else regression.word,
-        ", ".join(numbers) if regression.quantity else f"ok, {regression.first.row['status']}",
-        MISSING if regression.percent is None else f"{regression.percent:+.1f}%",
+        ", ".join(levels) if change else f"ok, {regression.first.row['status']}",
+        f"{change.percent:+.1f}%" if change else MISSING,
         "open" if regression.open else "recovered",
     ]
 
@@ -131,14 +93,14 @@ def row_of(regression: Regression) -> list[str]:
 def _below(regressions: Sequence[Regression], read: Listed) -> list[str]:
     count, still = len(regressions), sum(regression.open for regression in regressions)
     summary = f"{counted(count, 'regression')}, {still} open" if count else "no regression"
-    several = [series for series in read.series if len(series.points) > 1]
+    several = [series for series in read.series if len(series) > 1]
     lines = [
         f"{summary}: {counted(len(read.campaigns), 'campaign')},"
         f" {counted(len(read.series), 'cell')},"
         f" {len(several)} of them in several campaigns"
     ]
     lines += _changed(regressions)
-    lines += [f"{unread.source} is left out: {unread.reason}" for unread in read.left_out]
+    lines += [f"{source} is left out: {reason}" for source, reason in read.left_out]
     return [printable(line) for line in lines]
 
 
@@ -152,5 +114,5 @@ def _changed(regressions: Sequence[Regression]) -> Iterable[str]:
             )
     for (began, differs), members in cells.items():
         changes = [f"{key}: {was}, then {now}" for key, was, now in differs]
-        names = listing(list(dict.fromkeys(regression.series.cell for regression in members)))
+        names = listing(list(dict.fromkeys(regression.cell for regression in members)))
         yield f"with {names} changed on {began}: {listing(changes, MOST_FACTS, '; ')}"

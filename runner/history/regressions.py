@@ -1,47 +1,67 @@
-"""What got worse, newest first: the list that `history` prints. Pure."""
+"""What got worse over many campaigns, newest first: the list that `history` prints. Pure.
+
+A quantity's change points are figures/changes.py's, their words `compare`'s.
+"""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints, Point
-from runner.history.series import Series, differing, ended_by_itself
-from runner.tables.catalogue.every_column import COLUMNS, title
+from runner.compare.quantity import standard_error_percent, word
+from runner.compare.side import ended_well, finished
+from runner.figures.changes import Change, change_points
+from runner.history.points import IMPORTED, REDACTED, CampaignPoints, Point, Series, slug
+from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS, title
 from runner.tables.formatting import number_text
+from runner.terms.record import NOT_ENDED
 
 BROKE = "broke"
 MOST_REASON = 160  # letters of one, in a sentence
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "regressions.trainbench")
+NODES = "nodes"  # the fact which nodes it ran on, that a redacted side does not say
 
 
 @dataclass(frozen=True)
 class Regression:
-    """One thing that got worse, in a campaign (its id) after another.
+    """One thing that got worse, in the point `first` after the point `last` of a series.
 
-    `word` is compare's: slower, more_memory, broke. `quantity` is None of what broke, whose
-    `reason` says how. `open`: it is still so in the newest campaign that has the cell.
+    `word` is compare's: slower, more_memory, broke. `quantity` and `change` are None of what broke.
+    `open`: it is still so in the newest campaign that has the cell.
     """
 
     series: Series
     word: str
-    first: Point
     last: Point
-    first_id: str
-    last_id: str
+    first: Point
     open: bool
-    differs: tuple[tuple[str, str, str], ...]
     quantity: str | None = None
-    before: float | None = None
-    after: float | None = None
-    percent: float | None = None
-    p: float | None = None
-    reason: str = ""
+    change: Change | None = None
 
     @property
     def id(self) -> str:
         """A name that stays the same, whatever campaigns come later."""
-        parts = (self.series.key, self.word, self.quantity or "", self.first_id)
+        parts = (self.first.key, self.word, self.quantity or "", self.first.campaign)
         return f"urn:uuid:{uuid.uuid5(NAMESPACE, chr(0).join(parts))}"
+
+    @property
+    def cell(self) -> str:
+        """The cell's name, as the newest campaign has it."""
+        return self.series[-1].cell
+
+    @property
+    def reason(self) -> str:
+        """How it broke."""
+        return "" if self.change else str(self.first.row.get("reason") or "nobody says why")
+
+    @property
+    def differs(self) -> tuple[tuple[str, str, str], ...]:
+        """The facts that are others: (key, was, is)."""
+        was, now = self.last.facts, self.first.facts
+        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+        if NODES not in was or NODES not in now:  # one is redacted, or imported
+            keys = [key for key in keys if key != NODES]
+        return tuple((key, was.get(key, "–"), now.get(key, "–")) for key in keys)
 
     @property
     def sentence(self) -> str:
@@ -52,77 +72,88 @@ class Regression:
 
     @property
     def _change_text(self) -> str:
-        if self.quantity is None or self.before is None or self.after is None:
-            why = (
-                self.reason if len(self.reason) <= MOST_REASON else f"{self.reason[:MOST_REASON]}…"
-            )
-            return f"{self.series.cell}: ok, then {self.first.row['status']}: {why}"
+        if self.quantity is None or self.change is None:
+            why = self.reason
+            why = why if len(why) <= MOST_REASON else f"{why[:MOST_REASON]}…"
+            return f"{self.cell}: ok, then {self.first.row['status']}: {why}"
         places = COLUMNS[self.quantity].decimals
-        was, now = (number_text(value, places) for value in (self.before, self.after))
-        change = f"{self.percent:+.1f} %"
-        return f"{self.series.cell}: {title(self.quantity)} {was}, then {now} ({change})"
+        was, now = (number_text(v, places) for v in (self.change.before, self.change.after))
+        percent = f"{self.change.percent:+.1f} %"
+        return f"{self.cell}: {title(self.quantity)} {was}, then {now} ({percent})"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data; its schema is in regressions.json."""
+        change = self.change
+        return {
+            "id": self.id,
+            "verdict": self.word,
+            "open": self.open,
+            "cell": self.cell,
+            "series": slug(self.series),
+            "system": str(self.series[-1].row["system"]),
+            "machine": self.series[-1].machine,
+            "quantity": self.quantity,
+            "before": change and change.before,
+            "after": change and change.after,
+            "change_percent": change and change.percent,
+            "p": change and change.p,
+            "reason": self.reason,
+            "last_good": self.last.campaign,
+            "first_bad": self.first.campaign,
+            "first_bad_began": self.first.began,
+            "unofficial": list(self.first.unofficial),
+            "changed": [{"key": key, "was": was, "is": now} for key, was, now in self.differs],
+        }
 
 
 def regressions(every: Sequence[Series], campaigns: Sequence[CampaignPoints]) -> list[Regression]:
     """List all, those of the newest campaign first; of one campaign in the order of the cells."""
     order = {campaign.id: at for at, campaign in enumerate(campaigns)}
-    regressions_of_all = [
-        regression for series in every for regression in (*_slower(series), *_broke(series))
-    ]
-    return sorted(
-        regressions_of_all, key=lambda regression: order[regression.first_id], reverse=True
-    )
+    found = [each for series in every for each in (*_worse(series), *_broke(series))]
+    return sorted(found, key=lambda each: order[each.first.campaign], reverse=True)
 
 
-def _slower(series: Series) -> list[Regression]:
-    ids = dict(zip(map(id, series.points), series.campaigns, strict=True))
-    return [
-        Regression(
-            series=series,
-            word=change.word,
-            first=change.first,
-            last=change.last,
-            first_id=ids[id(change.first)],
-            last_id=ids[id(change.last)],
-            open=change.open,
-            differs=change.differs,
-            quantity=change.quantity,
-            before=change.change.before,
-            after=change.change.after,
-            percent=change.change.percent,
-            p=change.change.p,
-        )
-        for change in series.changes
-        if change.worse
-    ]
+def _worse(series: Series) -> Iterator[Regression]:
+    """Find the change points for the worse of each quantity that `compare` judges by itself."""
+    for quantity, threshold in THRESHOLDS.items():
+        column = COLUMNS[quantity]
+        points = [point for point in series if counts(point, quantity)]
+        noise = [standard_error_percent(point.row, quantity) for point in points]
+        values = [float(point.row[quantity]) for point in points]
+        changes = change_points(values, noise, threshold)
+        for change in changes:
+            newest = (changes[-1].after / change.before - 1) * 100
+            if change.percent * column.better < 0:
+                yield Regression(
+                    series=series,
+                    word=word(column, change.percent),
+                    last=points[change.at - 1],
+                    first=points[change.at],
+                    open=newest * column.better < -threshold,
+                    quantity=quantity,
+                    change=change,
+                )
 
 
-def _broke(series: Series) -> list[Regression]:
+def counts(point: Point, quantity: str) -> bool:
+    """Whether a point is looked at for changes of a quantity."""
+    judged = IMPORTED not in point.unofficial and finished(point.row)
+    return judged and (point.row.get(quantity) or 0) > 0
+
+
+def _broke(series: Series) -> Iterator[Regression]:
     """Find where a cell that had ended ok did not.
 
     Cells that run, that a person stopped or that were imported are not judged.
     """
     reported = [
-        (name, point)
-        for name, point in zip(series.campaigns, series.points, strict=True)
-        if ended_by_itself(point) and IMPORTED not in point.unofficial
+        point
+        for point in series
+        if point.row["status"] not in (*NOT_ENDED, "interrupted")
+        if IMPORTED not in point.unofficial
     ]
-    broken = []
     for at in range(1, len(reported)):
-        (last_id, last_good), (first_id, first_bad) = reported[at - 1], reported[at]
-        if last_good.ended_well and not first_bad.ended_well:
-            later = any(point.ended_well for _, point in reported[at + 1 :])
-            broken.append(
-                Regression(
-                    series=series,
-                    word=BROKE,
-                    first=first_bad,
-                    last=last_good,
-                    first_id=first_id,
-                    last_id=last_id,
-                    open=not later,
-                    differs=differing(last_good, first_bad),
-                    reason=str(first_bad.row.get("reason") or "nobody says why"),
-                )
-            )
-    return broken
+        last, first = reported[at - 1], reported[at]
+        if ended_well(last.row) and not ended_well(first.row):
+            later = any(ended_well(point.row) for point in reported[at + 1 :])
+            yield Regression(series, BROKE, last, first, open=not later)

@@ -12,12 +12,11 @@ from runner.__main__ import main
 from runner.archive.export import export
 from runner.base.errors import UserError
 from runner.compare.quantity import standard_error_percent
+from runner.compare.side import finished
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.history.cell_points import IMPORTED, REDACTED, CampaignPoints
-from runner.history.reading import read_all
-from runner.history.regressions import Regression, regressions
-from runner.history.series import Series, all_series
+from runner.history.points import IMPORTED, REDACTED, CampaignPoints, Series, all_series, read_all
+from runner.history.regressions import Regression, counts, regressions
 from runner.history.sources import sources
 from runner.terms.cell import Cell
 from tests.runner.many_campaigns import nights, steady, stepping
@@ -51,22 +50,20 @@ def read(*given: Path) -> tuple[list[CampaignPoints], list[Series], list[Regress
 def test_a_planted_regression_is_found_with_what_changed_there(slower: Path) -> None:
     campaigns, every, found = read(slower)
     assert [campaign.name for campaign in campaigns] == [f"speed-{n:02d}-rack" for n in range(9)]
-    assert [len(series.points) for series in every] == [NIGHTS, NIGHTS]
+    assert [len(series) for series in every] == [NIGHTS, NIGHTS]
     (one,) = found
     assert (one.word, one.quantity, one.open) == ("slower", "samples_per_s", True)
-    assert one.series.cell == "zero_stage=1"
-    assert one.first_id == campaigns[STEP].id
-    assert one.last_id == campaigns[STEP - 1].id
-    assert one.percent == pytest.approx(-10, abs=1)
+    assert one.cell == "zero_stage=1"
+    assert one.first.campaign == campaigns[STEP].id
+    assert one.last.campaign == campaigns[STEP - 1].id
+    assert one.as_data()["change_percent"] == pytest.approx(-10, abs=1)
     assert one.differs == (("node kernel", "Linux 6.1.0", "Linux 6.5.0"),)
     assert one.sentence.startswith("zero_stage=1: samples/s ")
 
 
 def test_planted_noise_is_no_regression(tmp_path: Path) -> None:
     nights(tmp_path, NIGHTS, steady(sigma=1.5))
-    _, every, found = read(tmp_path)
-    assert found == []
-    assert [series.changes for series in every] == [(), ()]
+    assert read(tmp_path)[2] == []
 
 
 def test_one_that_recovered_is_no_longer_open_and_its_id_stays(
@@ -83,10 +80,9 @@ def test_one_that_recovered_is_no_longer_open_and_its_id_stays(
     for path in sorted((tmp_path / "more").iterdir())[NIGHTS:]:
         shutil.move(path, tmp_path / path.name)
     shutil.rmtree(tmp_path / "more")
-    _, every, (after,) = read(tmp_path)
+    _, _, (after,) = read(tmp_path)
     assert (before.open, after.open) == (True, False)
     assert before.id == after.id
-    assert [change.word for change in every[1].changes] == ["slower", "faster"]
 
 
 def test_a_cell_that_broke_is_one_until_it_ends_ok_again(tmp_path: Path) -> None:
@@ -94,7 +90,7 @@ def test_a_cell_that_broke_is_one_until_it_ends_ok_again(tmp_path: Path) -> None
     _, every, (broke,) = read(tmp_path)
     assert (broke.word, broke.open, broke.quantity) == ("broke", False, None)
     assert "memory ran out" in broke.reason
-    assert "failed" in every[1].left_out["samples_per_s"][2]
+    assert [counts(point, "samples_per_s") for point in every[1]] == [True, True, False, True]
 
 
 def test_imports_are_shown_and_not_judged(tmp_path: Path) -> None:
@@ -105,7 +101,7 @@ def test_imports_are_shown_and_not_judged(tmp_path: Path) -> None:
     campaigns, every, found = read(tmp_path)
     assert found == []
     assert campaigns[0].marks == (IMPORTED,)
-    assert len(every[0].left_out["samples_per_s"]) == NIGHTS
+    assert not any(counts(point, "samples_per_s") for point in every[0])
 
 
 def test_a_redacted_export_is_marked_counts_and_has_no_names_to_compare(
@@ -115,7 +111,7 @@ def test_a_redacted_export_is_marked_counts_and_has_no_names_to_compare(
         export(Campaign(path), tmp_path / f"{path.name}.tar.gz", redact=True)
     campaigns, every, (one,) = read(tmp_path)
     assert {campaign.marks for campaign in campaigns} == {(REDACTED,)}
-    assert all("nodes" not in point.facts for series in every for point in series.points)
+    assert all("nodes" not in point.facts for series in every for point in series)
     assert one.differs == (("node kernel", "Linux 6.1.0", "Linux 6.5.0"),)
 
 
@@ -130,13 +126,13 @@ def test_what_cannot_be_read_and_what_is_there_twice_is_left_out(
     campaigns, left_out = read_all(sources([tmp_path]))
     # A copy under another name is another campaign's name, and so another campaign.
     assert [campaign.name for campaign in campaigns] == ["a", "b"]
-    reasons = {each.source: each.reason for each in left_out}
+    reasons = dict(left_out)
     assert set(reasons) == {"bad", "no.tar.gz"}
     assert "is not JSON" in reasons["bad"]
     assert str(tmp_path) not in " ".join(reasons.values())
     export(Campaign(tmp_path / "a"), tmp_path / "a.tar.gz", redact=False)
     _, left_out = read_all(sources([tmp_path]))
-    assert "the same campaign as a" in {e.source: e.reason for e in left_out}["a.tar.gz"]
+    assert "the same campaign as a" in dict(left_out)["a.tar.gz"]
 
 
 def test_sources_that_hold_nothing_are_refused(tmp_path: Path) -> None:
@@ -185,7 +181,7 @@ def test_a_cell_of_which_one_repeat_fails_broke(tmp_path: Path) -> None:
     campaigns, _ = read_all(sources([tmp_path]))
     newest = campaigns[-1]
     points = [replace(each, row={**each.row, "status": "failed"}) for each in newest.points]
-    assert all(point.finished for point in points)  # by its other repeats
+    assert all(finished(point.row) for point in points)  # by its other repeats
     campaigns[-1] = replace(newest, points=tuple(points))
     found = regressions(all_series(campaigns), campaigns)
     assert [(each.word, each.open) for each in found] == [("broke", True)] * 2
