@@ -8,7 +8,6 @@ from runner.matrix.table_shape import TableShape
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidences, PackedLog
-from runner.terms.tuned import Tuned
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,6 @@ class CampaignDocument:
     live: bool = False
     evidence: Evidences = field(default_factory=dict)
     logs: Sequence[PackedLog] = ()
-    tuned: Tuned | None = None  # what the search of a matrix with `tune` found so far
 
     @property
     def records(self) -> Iterable[Record]:

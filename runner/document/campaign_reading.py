@@ -4,7 +4,6 @@ from pathlib import Path
 
 from runner.document.campaign_document import CampaignDocument
 from runner.folder.campaign import Campaign
-from runner.folder.tune_file import load_tuned
 from runner.load.evidence import evidence_of_records
 from runner.load.records import layout_of, records_of
 from runner.load.whole_logs import packed_logs
@@ -61,5 +60,4 @@ def read_campaign(
         live=(copy_of or campaign).is_locked(),
         evidence=runs,
         logs=packed_logs(records, runs, round(logs_mib * MIB)),
-        tuned=load_tuned(campaign.path),
     )

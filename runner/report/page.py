@@ -13,7 +13,6 @@ from runner.report.failures import failures
 from runner.report.page_script import content_policy, page_script
 from runner.report.plots import plots
 from runner.report.scaling import scaling
-from runner.report.search_section import search_section
 from runner.report.sections import against_baseline, problems, results
 from runner.report.templating import templates
 from runner.report.timeline import timelines
@@ -57,7 +56,6 @@ def to_html(
         logs=[log for log in logs if log.data],
         logs_left_out=[log for log in logs if not log.data],
         notes=chosen.notes,
-        search=search_section(document.tuned),
         baseline=against_baseline(table),
         scaling=scaling(table),
         plots=plots(table),

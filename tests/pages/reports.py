@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.queued import Queued
 from runner.folder.stored import write_json
-from runner.folder.tune_file import save_tuned
 from runner.terms.cell import Cell
 from runner.terms.record import UNDER_WAY
 from tests.golden.test_hostile_text import hostile_campaign
@@ -27,7 +25,6 @@ from tests.runner.campaigns import (
     torch_gpt,
     write,
 )
-from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
 
 DATA = Path(__file__).parents[1] / "data"
 H200 = DATA / "torch_gpt" / "h200_4_devices"
@@ -172,37 +169,12 @@ def hostile(runs: Path) -> None:
             stream.write(f"\x1b[31m{svg}\x1b[0m\x1b]0;t\x07 {json.dumps(svg)}\r{svg}\u202eend\n")
 
 
-def a_search(runs: Path) -> None:
-    """A search with a winner, a faster one that was refused, an early end and a failure."""
-
-    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
-        step_s = 1.0 / values["micro_batch_size"] ** 0.5 + 0.1 * values["zero_stage"] + 0.5
-        if values["zero_stage"] == 2 and values["micro_batch_size"] == 8:
-            return steady(0.3, loss=lambda n: 8.0 - 0.0001 * n)
-        if values["micro_batch_size"] == 16:
-            return steady(step_s, iterations=2, error=OUT_OF_MEMORY)
-        return steady(step_s, memory_mib=100.0 * values["micro_batch_size"])
-
-    knobs = {"micro_batch_size": [4, 1, 2, 8, 16], "zero_stage": [0, 1, 2]}
-    tuned = Tuning(runs, behave, tune_matrix(knobs)).go()
-    (campaign,) = (path.parent for path in runs.glob(f"*/{names.CAMPAIGN}"))
-    began = min(run.began for run in tuned.runs)
-    slow = [  # as runs that take a minute each
-        replace(run, began=began + 60 * at, wall_s=50.0) for at, run in enumerate(tuned.runs)
-    ]
-    save_tuned(campaign, replace(tuned, runs=tuple(slow)))
-    outcomes = [(path, json.loads(path.read_text())) for path in campaign.rglob(names.OUTCOME)]
-    for at, (path, outcome) in enumerate(sorted(outcomes, key=lambda one: one[1]["started_at"])):
-        path.write_text(json.dumps({**outcome, "started_at": began + 60 * at, "wall_s": 50.0}))
-
-
 CAMPAIGNS: dict[str, Callable[[Path], str | None]] = {
     "forty": forty_cells,
     "statuses": every_status,
     "failures": failures,
     "gpus": on_gpus,
     "hostile": hostile,
-    "search": a_search,
 }
 
 
