@@ -2,7 +2,7 @@
 XML (a CI system's list of tests).
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from xml.etree import ElementTree
 
 from node.printable import printable
@@ -114,28 +114,6 @@ def _test_case(suite: ElementTree.Element, cell: ComparedCell, classname: str) -
         why = "; ".join([f"{cell.verdict}: {_NO_RESULT[cell.verdict]}", *notes])
         ElementTree.SubElement(case, "skipped", message=why)
     ElementTree.SubElement(case, "system-out").text = "\n".join([_verdict(cell), *figures, *notes])
-
-
-@dataclass(frozen=True)
-class ComparisonText:
-    """A comparison as texts, for who lays them out: the rows begin with the verdict."""
-
-    above: list[str]
-    headers: list[str]
-    rows: list[list[str]]
-    below: list[str]
-    summary: str
-
-
-def as_texts(comparison: CampaignComparison) -> ComparisonText:
-    """Return what every format writes."""
-    return ComparisonText(
-        above=_above(comparison),
-        headers=_headers(comparison),
-        rows=_rows(comparison),
-        below=_below(comparison),
-        summary=_summary(comparison),
-    )
 
 
 def _above(comparison: CampaignComparison) -> list[str]:
