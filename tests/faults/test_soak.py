@@ -12,6 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_nothing_is_lost_left_or_grows(
     }
     group = real_nodes(variables=VARIABLES)
     bench = Bench(tmp_path, group.inventory, matrix)
-    sizes, blows = strike_all(bench, group, chance)
+    sizes, blows = strike_all(bench, group, chance, count)
     print(bench.finish()[1][-2000:])
     bench.run(timeout=1200)  # what something outside ended is run again by the same command
     last = {cell.name: bench_outcome(cell) for cell in bench.campaign.glob("env=*")}
@@ -121,28 +122,36 @@ def test_nothing_is_lost_left_or_grows(
     assert left == []
     if count > 100:  # before, it is still starting
         tenth = len(sizes) // 10
-        early, late = sizes[tenth : 2 * tenth], sizes[-tenth:]
-        memory = [statistics.median(size for size, _ in part) for part in (early, late)]
-        files = [max(open_files for _, open_files in part) for part in (early, late)]
-        record_property("runner's memory, MiB, early and late", f"{memory[0]:.0f} {memory[1]:.0f}")
+        parts = [sizes[at * tenth : (at + 1) * tenth] for at in range(1, 10)]
+        memory = [statistics.median(size for size, _ in part) for part in parts]
+        files = [max(open_files for _, open_files in part) for part in (parts[0], parts[-1])]
+        sizes_mib = " ".join(f"{size:.0f}" for size in memory)
+        record_property("runner's memory, MiB, in each tenth but the first", sizes_mib)
         record_property("its open files, early and late", f"{files[0]} {files[1]}")
-        assert memory[1] < memory[0] * 1.2 + 5
+        # The largest rise is a library that a first fault loads; what leaks rises in each tenth.
+        rises = sorted(late - early for early, late in pairwise(memory))
+        assert sum(rises[:-1]) < memory[0] * 0.2 + 5
         assert files[1] <= files[0] + 3
 
 
 def strike_all(
-    bench: Bench, group: Group, chance: random.Random
+    bench: Bench, group: Group, chance: random.Random, count: int
 ) -> tuple[list[tuple[float, int]], int]:
-    """Run the campaign, hit what is to be hit; the runner's sizes meanwhile, how many blows."""
+    """Run the campaign, hit what is to be hit; the runner's sizes while cells run, how many blows.
+
+    Not while it makes the table at the end, for which it loads as much again.
+    """
     bench.start()
     assert bench.process is not None
     sizes: list[tuple[float, int]] = []
     hit: set[Path] = set()
     while bench.process.poll() is None:
         try:
-            sizes.append(size_of(bench.process.pid))
+            size = size_of(bench.process.pid)
         except (OSError, IndexError):
             break
+        if sum(1 for _ in bench.campaign.glob(f"*/repeat1/attempt1/{names.OUTCOME}")) < count:
+            sizes.append(size)
         for run in bench.campaign.glob("*+HIT_*/repeat1/attempt1"):
             if run in hit or (run / names.OUTCOME).exists():
                 continue
