@@ -25,7 +25,7 @@ def page(answer: AcceptAnswer, machine_answer: Answer) -> str:
     """Write the page, redacted."""
     redaction = Redaction(list(answer.nodes), [])
     for env in machine_answer.envs.values():
-        redaction.learn_content(env)
+        redaction.learn(env)
     content = redaction.content(_content(answer, machine_answer))
     return (
         templates()

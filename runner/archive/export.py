@@ -4,12 +4,11 @@ hosts and people are taken out on request.
 
 import contextlib
 import getpass
-import itertools
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -58,7 +57,7 @@ def gathered(campaign: Campaign, *, redact: bool) -> Iterator[Gathered]:
     """Gather it. Raises UserError where redaction would change a figure."""
     with tempfile.TemporaryDirectory(prefix="trainbench-") as folder:
         home = Path(folder)
-        readable = _redacted(campaign, home / "redacted") if redact else _masked(campaign, home)
+        readable = _copied(campaign, home / "copy", redact=redact)
         document = read_campaign(
             readable, readable.path / TABLES, copy_of=campaign, shape="flat", evidence=True
         )
@@ -95,110 +94,87 @@ def _same_figures(before: CampaignDocument, after: CampaignDocument) -> None:
             )
 
 
-# --- secrets --------------------------------------------------------------------------------------
+# --- a copy without secrets, and without names --------------------------------------------------
 
 
-def _masked(campaign: Campaign, folder: Path) -> Campaign:
-    """Return the campaign, or where it holds secrets a copy without them, in `folder`.
+def _copied(campaign: Campaign, folder: Path, *, redact: bool) -> Campaign:
+    """Return a copy of the campaign without secrets, in `folder`: itself where it holds none.
 
-    In the copy an archive of nodes with a secret has become the files that it holds.
+    With `redact` the copy is without names, too; TensorBoard's files, which name the host that
+    wrote them, and traces are left out. An archive of nodes becomes the files that it holds.
     """
-    files, masks, home = archive.files(campaign.path), Masks(), folder / campaign.name
+    words = _redaction(campaign) if redact else Masks()
+    files = archive.files(campaign.path)
     for name, path in files.items():
-        for _, content in _packed(name, path):
-            masks.learn(content.decode("utf-8", "surrogateescape"))
-        if _is_text(name):
-            whole = _json(path)
-            for text in _texts(path) if whole is None else [whole]:
-                masks.learn(text)
-    fresh = {name: dict(_without_secrets(name, path, masks)) for name, path in files.items()}
-    if not any(fresh.values()):
+        for _, content in _contents(name, path):
+            words.learn(content)
+    changed = {
+        name
+        for name, path in files.items()
+        if any(redact or words.content(content) != content for _, content in _contents(name, path))
+    }
+    if not redact and not changed:
         return campaign
-    for name, path in files.items():
-        for part in fresh[name] or (name,):
-            copy = home / part
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            if part in fresh[name]:
-                copy.write_bytes(fresh[name][part])
-            else:
-                shutil.copyfile(path, copy)
-    _move_arrivals(files, home.joinpath)
-    return Campaign(home)
+    home = folder / words.text(campaign.name) if redact else folder / campaign.name
 
-
-def _without_secrets(name: str, path: Path, masks: Masks) -> Iterator[tuple[str, bytes]]:
-    """Yield what a file becomes, name and content; nothing where it holds no secret."""
-    parts = dict(_packed(name, path))
-    masked = {part: b"".join(masks.blocks([content])) for part, content in parts.items()}
-    if masked != parts:
-        yield from masked.items()
-    elif _is_text(name) and (content := _json(path)) is not None:
-        if (fresh := masks.content(content)) != content:
-            yield name, json.dumps(fresh, indent=1).encode() + b"\n"
-    elif _is_text(name) and any(masks.text(text) != text for text in _texts(path)):
-        yield name, b"".join(masks.blocks(blocks(path)))
-
-
-def _move_arrivals(files: Mapping[str, Path], copy_of: Callable[[str], Path]) -> None:
-    """Move the arrivals of each log with its lines, where a copy's have other lengths."""
-    for name, path in files.items():
-        if path.name == names.LOG and (text := read_part(path.parent, names.ARRIVALS)):
-            logs = (b"".join(blocks(each)) for each in (path, copy_of(name)))
-            copy_of(name).with_name(names.ARRIVALS).write_bytes(moved(text, *logs))
-
-
-def _is_text(name: str) -> bool:
-    """Return whether a file may be read as text: no events with checksums, no packed ones."""
-    inside = name.split("/")
-    packed = inside[-1] == names.PACKED or is_trace("/".join(inside[5:]))
-    return "tfevents" not in inside[-1] and not packed
-
-
-# --- redaction ------------------------------------------------------------------------------------
-
-
-def _redacted(campaign: Campaign, folder: Path) -> Campaign:
-    """Write a copy of the campaign without names, in a folder of its own under `folder`."""
-    # TensorBoard's files name the host that wrote them.
-    every = archive.files(campaign.path)
-    files = {name: path for name, path in every.items() if _is_text(name)}
-    hosts = _hosts(campaign)
-    systems = map(load_system, system_names())
-    reserved = {word for s in systems for word in (s.name, *(item.name for item in s.parameters))}
-    redaction = Redaction([], [_user()], reserved)
-    redaction.learn_content({"HOME": os.path.expanduser("~")})
-    for name, host in hosts.items():
-        redaction.host(name, host)
-    for path in files.values():
-        content = _json(path)
-        if content is not None:
-            redaction.learn_content(content)
-        else:
-            for text in _texts(path):
-                redaction.learn(text)
-    home = folder / redaction.text(campaign.name)
-
-    def copy_of_file(name: str) -> Path:
-        copy = home.joinpath(*map(redaction.name, name.split("/")))
+    def copy_of(name: str) -> Path:
+        parts = name.split("/")
+        copy = home.joinpath(*(map(words.name, parts) if isinstance(words, Redaction) else parts))
         copy.parent.mkdir(parents=True, exist_ok=True)
         return copy
 
-    packed = (_packed(name, path) for name, path in every.items())
-    for name, content_bytes in itertools.chain.from_iterable(packed):
-        text = content_bytes.decode("utf-8", "surrogateescape")
-        copy_of_file(name).write_text(redaction.text(text), "utf-8", "surrogateescape", "")
     for name, path in files.items():
-        copy = copy_of_file(name)
-        content = _json(path)
-        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            if content is not None:
-                stream.write(json.dumps(redaction.content(content), indent=1) + "\n")
-            else:
-                stream.writelines(map(redaction.text, _texts(path)))
-    _move_arrivals(files, copy_of_file)
-    copy_of = Campaign(home)
-    copy_of.write(replace(copy_of.settings, redacted=True))
-    return copy_of
+        if name in changed:
+            for part, chunks in _fresh(name, path, words):
+                with copy_of(part).open("wb") as stream:
+                    stream.writelines(chunks)
+        elif not redact:
+            shutil.copyfile(path, copy_of(name))
+    for name, path in files.items():  # as their logs' lines have other lengths
+        if path.name == names.LOG and (text := read_part(path.parent, names.ARRIVALS)):
+            logs = (b"".join(blocks(each)) for each in (path, copy_of(name)))
+            copy_of(name).with_name(names.ARRIVALS).write_bytes(moved(text, *logs))
+    copy = Campaign(home)
+    if redact:
+        copy.write(replace(copy.settings, redacted=True))
+    return copy
+
+
+def _redaction(campaign: Campaign) -> Redaction:
+    systems = map(load_system, system_names())
+    reserved = {word for s in systems for word in (s.name, *(item.name for item in s.parameters))}
+    redaction = Redaction([], [_user()], reserved)
+    redaction.learn({"HOME": os.path.expanduser("~")})
+    for name, host in _hosts(campaign).items():
+        redaction.host(name, host)
+    return redaction
+
+
+def _contents(name: str, path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield what is read of a file, with its name: JSON, or text of whole lines; of an archive of
+    nodes each file that it holds.
+    """
+    for part, content in _packed(name, path):
+        yield part, content.decode("utf-8", "surrogateescape")
+    # No events with checksums, no packed ones.
+    if path.name == names.PACKED or "tfevents" in path.name or is_trace(name.split("/", 5)[-1]):
+        return
+    whole = _json(path)
+    yield name, ""  # of an empty one, too
+    for text in _texts(path) if whole is None else [whole]:
+        yield name, text
+
+
+def _fresh(
+    name: str, path: Path, words: Masks | Redaction
+) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield each file that one becomes, with its new bytes."""
+    for part, content in _packed(name, path):
+        yield part, words.blocks([content])
+    if path.name != names.PACKED:
+        whole = _json(path)
+        fresh = json.dumps(words.content(whole), indent=1).encode() + b"\n"
+        yield name, words.blocks(blocks(path)) if whole is None else [fresh]
 
 
 def _packed(name: str, path: Path) -> Iterator[tuple[str, bytes]]:

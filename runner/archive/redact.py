@@ -8,17 +8,14 @@ What cannot be known is not found: a host that the campaign never names, a user 
 English word outside of a path. So an export that is to be published is still worth a look.
 """
 
-import base64
 import ipaddress
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from node.parsing import parse
-from node.schema import MOST_LETTERS, Plain
 from runner.base.errors import UserError
 from runner.base.masking import MASKED, Masks, is_secret
+from runner.logs.decoding import whole_lines
 
 PLACED = "placement"  # of a cell: what it asks of a scheduler
 MOST_USERS = 2_000  # each word of each log is compared with all of them
@@ -99,20 +96,8 @@ class Redaction:
 
     # --- first: who is there -------------------------------------------------------------------
 
-    def learn(self, text: str) -> None:
-        """Learn users by their home folders and logins, and secrets by their names."""
-        self._masks.learn(text)
-        for match in _HOME.finditer(text):
-            self._user(match["owner"])
-        for match in _TOLD.finditer(text) if "=" in text else ():
-            self._account(*match.groups())
-        if "@" in text:
-            for match in _AT.finditer(text):
-                if match[1] not in self._kept_words:
-                    self._user(match[1])
-
-    def learn_content(self, content: Any) -> None:
-        """Learn the same from JSON, whose keys and arguments name secrets, too."""
+    def learn(self, content: Any) -> None:
+        """Learn from text or JSON: users by home folders and logins, secrets by their names."""
         self._masks.learn(content)
         self._learn_users(content)
 
@@ -121,13 +106,19 @@ class Redaction:
             for key, value in content.items():
                 if isinstance(value, str):
                     self._account(str(key), value)
-                self.learn(str(key))
+                self._learn_users(str(key))
                 self._learn_users(value)
         elif isinstance(content, list):
             for item in content:
                 self._learn_users(item)
         elif isinstance(content, str):
-            self.learn(content)
+            for match in _HOME.finditer(content):
+                self._user(match["owner"])
+            for match in _TOLD.finditer(content) if "=" in content else ():
+                self._account(*match.groups())
+            for match in _AT.finditer(content) if "@" in content else ():
+                if match[1] not in self._kept_words:
+                    self._user(match[1])
 
     def _account(self, name: str, value: str) -> None:
         """Learn a user by what is called USER, and a home folder by what is called HOME."""
@@ -173,9 +164,18 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Redact text of whole lines."""
+        return self._without_names(self._masks.text(text))
+
+    def blocks(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Redact a file; bytes that are not text stay as they are."""
+        for lines in whole_lines(self._masks.blocks(blocks)):
+            text = self._without_names(lines.decode("utf-8", "surrogateescape"))
+            yield text.encode("utf-8", "surrogateescape")
+
+    def _without_names(self, text: str) -> str:
         if self._pattern is None:
             self._pattern = self._compiled()
-        return self._pattern.sub(self._word, self._masks.text(text))
+        return self._pattern.sub(self._word, text)
 
     def _compiled(self) -> re.Pattern[str]:
         def names(hosts: list[str]) -> str:
@@ -208,7 +208,7 @@ class Redaction:
         kind = match.lastgroup or ""
         text = match[0]
         if kind == "world":
-            return self._world(text)
+            return MASKED
         if kind == "site":
             return f"{text.partition('=')[0]}={MASKED}"
         if kind == "home":
@@ -222,13 +222,6 @@ class Redaction:
         if kind in ("host", "vague"):
             return self._hosts[match[kind]]
         return self._users[text]
-
-    def _world(self, text: str) -> str:
-        try:
-            content = parse(base64.urlsafe_b64decode(text), Plain(), most=MOST_LETTERS)
-        except ValueError:  # UnfitError is one
-            return MASKED
-        return base64.urlsafe_b64encode(json.dumps(self.content(content)).encode()).decode()
 
     def _home(self, above: str, homes: str, user: str) -> str:
         """Return a home folder without its user's name, nor where a site has its file systems."""
