@@ -79,7 +79,7 @@ def by_table(campaign: Path) -> int:
 def by_json(campaign: Path) -> int:
     """The whole command with all that it read; counts steps measured."""
     table = json.loads(_collect(campaign, "json").stdout)
-    return sum(row["steps_measured"] or 0 for row in table["rows"])
+    return sum(row["figures"]["steps_measured"] or 0 for row in table["rows"])
 
 
 def _collect(campaign: Path, format: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ for row in campaign["rows"]:
         if run["status"] in ("pending", "queued", "running"):
             continue
         settings = {"system": row["system"], **row["parameters"]}
-        figures = {**{f"cell/{name}": value for name, value in row.items()}, **run}
+        figures = {**{f"cell/{name}": value for name, value in row["figures"].items()}, **run}
         curves = [(name, *point) for name, curve in run["curves"].items() for point in curve]
         points = [Metric(name, value, 0, int(iteration)) for name, iteration, value in curves]
         logged = mlflow.start_run(run_name=f"{row['cell']} repeat {run['repeat']}")

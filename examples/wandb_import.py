@@ -19,7 +19,7 @@ for row in campaign["rows"]:
         for name, curve in run["curves"].items():
             for iteration, value in curve:
                 points.setdefault(int(iteration), {})[name] = value
-        figures = {**{f"cell/{k}": v for k, v in row.items()}, **run}
+        figures = {**{f"cell/{k}": v for k, v in row["figures"].items()}, **run}
         logged = wandb.init(
             mode="offline",
             project=campaign["campaign"],

@@ -6,8 +6,8 @@ from pandas import DataFrame
 
 from runner.archive import archive
 from runner.base.paths import DEFAULT_RUNS
-from runner.document.campaign_reading import read_campaign
-from runner.tables.machine import to_frame
+from runner.tables.campaign_reading import read_campaign
+from runner.tables.campaign_table import to_frame
 
 
 def frame(

@@ -66,9 +66,9 @@ def check(runs: Path) -> None:
         assert truth is not None
         row = rows[case]
         if case == "buffered":
-            assert (row["clock"], row["samples_per_s"]) == (None, None)
+            assert (row["figures"]["clock"], row["figures"]["samples_per_s"]) == (None, None)
             assert "start it unbuffered" in row["missing"]["samples_per_s"]
             continue
-        assert row["clock"] == "arrivals", case
-        assert row["samples_per_s"] == pytest.approx(float(truth[1]), rel=0.02), case
-        assert row["lines_paused"] == LEFT_OUT.get(case, 0), case
+        assert row["figures"]["clock"] == "arrivals", case
+        assert row["figures"]["samples_per_s"] == pytest.approx(float(truth[1]), rel=0.02), case
+        assert row["figures"]["lines_paused"] == LEFT_OUT.get(case, 0), case

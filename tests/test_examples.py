@@ -107,5 +107,5 @@ def test_the_libraries_have_the_runs(
         code, setting, reason, figures, losses = found[f"zero_stage={stage} repeat 1"]
         assert (code, setting, reason) == (end, str(stage), ran["reason"])
         assert figures.get("samples_per_s") == ran["samples_per_s"]
-        assert figures.get("cell/memory_used_mib") == row["memory_used_mib"]
+        assert figures.get("cell/memory_used_mib") == row["figures"]["memory_used_mib"]
         assert losses == ran["curves"]["loss"]

@@ -21,8 +21,6 @@ from runner.archive.redact import Redaction
 from runner.base.errors import UserError
 from runner.base.masking import Masks
 from runner.base.text import blocks
-from runner.document.campaign_document import CampaignDocument
-from runner.document.campaign_reading import read_campaign
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
@@ -33,6 +31,8 @@ from runner.load.arrivals import moved
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
 from runner.systems.common.registry import load_system, system_names
+from runner.tables.campaign_document import CampaignDocument
+from runner.tables.campaign_reading import read_campaign
 
 TABLES = "tables"  # in the archive: what `collect` makes of it, for a reader without TrainBench
 _NAMES = {"table.md": "markdown", "table.csv": "csv", "table.json": "json", "report.html": "html"}

@@ -21,6 +21,7 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
+    is_typeddict,
 )
 
 from node.schema import (
@@ -67,14 +68,15 @@ def read(noun: type[Noun], content: Any, where: str = "") -> Noun:
 
 @cache
 def shape(noun: Any) -> Fields:
-    """Return what JSON may hold of a dataclass.
+    """Return what JSON may hold of a dataclass, or of a TypedDict.
 
-    `int`, `float`, `bool`, `str`, `tuple[X, ...]`, `tuple[X, X]`, `Mapping[str, X]`, `X | None`,
-    `Literal`, `Any` (bounded) and other dataclasses are known; `Annotated[X, kind]` says it closer.
+    `int`, `float`, `bool`, `str`, `list[X]`, `tuple[X, ...]`, `tuple[X, X]`, `Mapping[str, X]`,
+    `X | None`, `Literal`, `Any` (bounded) and others are known; `Annotated[X, kind]` says closer.
     A field with a default may be missing; one with a `key` in its metadata is called so in JSON.
-    Raises TypeError for any other annotation.
     """
     hints = get_type_hints(noun, include_extras=True)
+    if is_typeddict(noun):
+        return Fields({key: kind_of(hint) for key, hint in hints.items()})
     needed: dict[str, Kind] = {}
     optional: dict[str, tuple[Kind, Any]] = {}
     names = {field.metadata.get("key", field.name): field.name for field in fields(noun)}
@@ -102,8 +104,8 @@ def kind_of(hint: Any) -> Kind:
     if origin in (Union, types.UnionType):
         (inner,) = [argument for argument in arguments if argument is not type(None)]
         return Maybe(kind_of(inner))
-    if origin is tuple and arguments[1:] == (...,):
-        return List(kind_of(arguments[0]), make=tuple)
+    if origin is list or (origin is tuple and arguments[1:] == (...,)):
+        return List(kind_of(arguments[0]), make=origin)
     if origin is tuple and len(set(arguments)) == 1:
         return List(kind_of(arguments[0]), len(arguments), len(arguments), tuple)
     if origin is Literal:
@@ -115,7 +117,7 @@ def kind_of(hint: Any) -> Kind:
     if isinstance(hint, type):
         if hasattr(hint, "check"):
             return cast("Kind", hint)
-        if is_dataclass(hint):
+        if is_dataclass(hint) or is_typeddict(hint):
             return shape(hint)
         if issubclass(hint, Enum):
             return OneOf(*hint)

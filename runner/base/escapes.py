@@ -5,8 +5,8 @@
 | a terminal | `TerminalText`, `TerminalLine` | `base/streams.py`, `base/console.py` |
 | a shell, by a person | `ShellWord` | `report/command_text.py` |
 | a person who decides what runs | `ExactLine`, `ExactWord` | `plan/dryrun.py` |
-| Markdown | `MarkdownText` | `tables/markdown.py` |
-| CSV | `CsvCell` | `tables/spreadsheet.py` |
+| Markdown | `MarkdownText` | `tables/text.py` |
+| CSV | `CsvCell` | `tables/text.py` |
 | HTML, SVG | `markupsafe.Markup` | `report/page.py`, whose templates escape all else |
 | JSON | `json_text` | its strings hold anything, as escapes |
 | XML | `ElementTree`, given what `printable` returned | `compare/rendering.py` |

@@ -76,7 +76,10 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--notes",
         action="store_true",
-        help="print all notes below the table (a terminal shows the first three by default)",
+        help="print all that is to be known of the figures below the table",
+    )
+    command.add_argument(
+        "--wide", action="store_true", help="print every column that says something"
     )
     command.add_argument(
         "--device-hour",
@@ -136,6 +139,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.format,
         chosen.output,
         chosen.shape,
+        wide=chosen.wide,
         all_notes=chosen.notes,
         logs_mib=chosen.logs,
         device_hour=chosen.device_hour,
@@ -145,20 +149,21 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _refused(table: Sequence[Row]) -> int:
     """Say which cells are not publishable, and why; the exit code."""
-    from runner.tables.judged import why_not
+    from runner.tables.notes import why_not
+    from runner.tables.row import PUBLISHABLE
 
     for row in table:
         if why := why_not(row):
-            complain(f"not publishable: {row.cell}: {why}")
-    return 0 if all(row.publishable for row in table) else 1
+            complain(f"not publishable: {row['cell']}: {why}")
+    return 0 if all(row["verdict"] == PUBLISHABLE for row in table) else 1
 
 
 def _print_published(chosen: argparse.Namespace) -> None:
-    from runner.document.campaign_document import CampaignDocument
     from runner.matrix.dialect import read_file, read_yaml
     from runner.matrix.published import check_published, published_rows
     from runner.matrix.table_shape import shape_of
     from runner.report.formats import render
+    from runner.tables.campaign_document import CampaignDocument
 
     if chosen.shape in (None, "flat") or chosen.format == "html" or chosen.strict:
         needs = "--shape osdi or ascend, and no --format html or --strict"
@@ -178,19 +183,20 @@ def print_campaign(
     output: Path | None,
     shape: str | None = None,
     *,
+    wide: bool = False,
     all_notes: bool = False,
     logs_mib: float | None = None,
     device_hour: float | None = None,
 ) -> Sequence[Row]:
-    """Print a campaign's table, or write it to `output`; its rows. A terminal gets fewer notes.
+    """Print a campaign's table, or write it to `output`; its rows. A text table has what a
+    comparison needs, unless it is `wide` or has `all_notes`.
 
     A page has whole logs up to `logs_mib`; `device_hour` is the price of one. Raises UserError
     without a campaign.
     """
     from runner.archive import archive
-    from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign
     from runner.report.formats import render
-    from runner.tables.footnotes import MOST_SHOWN
+    from runner.tables.campaign_reading import PAGE_LOGS_MIB, read_campaign
 
     base = output.parent if output else Path.cwd()
     most_mib = PAGE_LOGS_MIB if logs_mib is None else logs_mib
@@ -206,12 +212,7 @@ def print_campaign(
             logs_mib=most_mib if format == "html" else 0,
             device_hour=device_hour,
         )
-    text = render(
-        document,
-        format,
-        width=terminal_width(),
-        most_notes=MOST_SHOWN if output is None and watched() and not all_notes else None,
-    )
+    text = render(document, format, width=terminal_width(), wide=wide, all_notes=all_notes)
     _write(text, output)
     if document.hidden and (format == "csv" or output):  # others read a file; CSV cannot say it
         complain(document.hidden)

@@ -102,7 +102,7 @@ def _side(name: str, runs: Path) -> Any:
     from runner.archive import archive
     from runner.base.files import read_text
     from runner.compare.side import saved, side
-    from runner.document.campaign_reading import read_campaign
+    from runner.tables.campaign_reading import read_campaign
 
     path = Path(name)
     if path.is_file():

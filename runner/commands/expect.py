@@ -110,8 +110,8 @@ def _published(files: Sequence[Path], globs: Sequence[str]) -> list["Reference"]
 def _answers(
     chosen: argparse.Namespace, published: Sequence["Reference"]
 ) -> Iterator["SpeedAnswer"]:
-    from runner.document.earlier import earlier_speeds
     from runner.expect.speed_answer import answer
+    from runner.tables.earlier import earlier_speeds
     from runner.tables.expected import subject_of, why_no_subject
 
     path, number = Path(chosen.target), _number(chosen.target)
@@ -119,7 +119,7 @@ def _answers(
         folder, rows = _campaign(chosen)
         own_speeds = [] if chosen.no_own else list(earlier_speeds(chosen.runs, folder))
         for row in rows:
-            yield answer(row.cell, subject_of(row), why_no_subject(row), published, own_speeds)
+            yield answer(row["cell"], subject_of(row), why_no_subject(row), published, own_speeds)
         return
     if chosen.only:
         raise UserError("--only chooses cells of a campaign; leave it out for a log or a number")
@@ -143,8 +143,8 @@ def _number(text: str) -> float | None:
 def _campaign(chosen: argparse.Namespace) -> tuple[Path, "Sequence[Row]"]:
     """Return a campaign's folder and its chosen rows."""
     from runner.archive import archive
-    from runner.document.campaign_reading import read_campaign
     from runner.matrix.select import choose
+    from runner.tables.campaign_reading import read_campaign
 
     for name in _OF_LOGS:
         if getattr(chosen, name):
@@ -155,7 +155,7 @@ def _campaign(chosen: argparse.Namespace) -> tuple[Path, "Sequence[Row]"]:
     with archive.opened(chosen.runs, chosen.target) as source:
         rows = read_campaign(source.campaign, Path.cwd(), reader_path=source.shown).rows
         return source.campaign.path, choose(
-            rows, chosen.only, lambda row: (row.cell, row.record.cell_id)
+            rows, chosen.only, lambda row: (row["cell"], row["cell_id"])
         )
 
 

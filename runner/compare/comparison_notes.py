@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from runner.base.text import listing
 from runner.compare.quantity import CANNOT_TELL, NOT_JUDGED, Measure, what_it_takes
-from runner.compare.side import Pair, Row, Side, finished
+from runner.compare.side import Pair, Side
 from runner.figures.publishable import CODES
 from runner.figures.target import Alike
-from runner.tables.catalogue.every_column import title
+from runner.tables.columns import title
 from runner.tables.formatting import value_text
+from runner.tables.row import Row, finished
 from runner.terms.record import NOT_ENDED
 
 LOSS_PERCENT = 5.0  # a difference of final losses that a reader should know of
@@ -22,20 +23,15 @@ def cell_notes(
     for name, verdict_of_measure in measures.items():
         if verdict_of_measure.verdict in (CANNOT_TELL, NOT_JUDGED):
             yield what_it_takes(title(name), verdict_of_measure)
-    lines = a.get("iterations_per_line"), b.get("iterations_per_line")
-    if measures and None not in lines and lines[0] != lines[1]:
-        yield (
-            f"a logged line covers {lines[0]} iterations, then {lines[1]}: medians and percentiles"
-            " are not comparable, samples/s is"
-        )
     was, now = (
-        f"{row.get('window_first_iteration')}-{row.get('window_last_iteration')}" for row in (a, b)
+        "-".join(str(row["figures"][f"window_{end}_iteration"]) for end in ("first", "last"))
+        for row in (a, b)
     )
     if measures and was != now:
         yield f"measured over iterations {was}, then {now}"
     if measures and (nodes := _other_nodes(a, b)):
         yield nodes
-    ours, theirs = a.get("final_loss"), b.get("final_loss")
+    ours, theirs = a["figures"]["final_loss"], b["figures"]["final_loss"]
     judges_loss = "final_loss" in measures
     if measures and not judges_loss and ours and theirs:
         change = abs(theirs - ours) / abs(ours) * 100
@@ -44,18 +40,20 @@ def cell_notes(
     if learns and learns.verdict != "alike":
         yield learns.sentence("the first")
     for label, row in (("first", a), ("second", b)):
-        if codes := [w for w in (row.get("verdict") or "").split(";") if _signed(w)]:
+        if codes := [word for word in row["verdict_reasons"] if _signed(word)]:
             yield f"the {label} does not meet the publishing rules: {', '.join(codes)}"
     for label, row in (("first", a), ("second", b)):
         if row["status"] in NOT_ENDED and finished(row):
             yield f"not every repeat of the {label} has ended"
-    if b["status"] != "ok" and b.get("reason"):
-        yield str(b["reason"])
+    if b["status"] != "ok" and b["reason"]:
+        yield b["reason"]
 
 
 def _other_nodes(a: Row, b: Row) -> str:
     """Say that two cells ran on nodes of which neither had all of the other's."""
-    ours, theirs = ((row.get("hosts") or "").replace(";", "").split() for row in (a, b))
+    ours, theirs = (
+        list(dict.fromkeys(host for run in row["hosts"] for host in run)) for row in (a, b)
+    )
     if not ours or not theirs or set(ours) <= set(theirs) or set(theirs) <= set(ours):
         return ""
     return f"ran on {listing(ours)}, then on {listing(theirs)}"
@@ -69,23 +67,16 @@ def _signed(word: str) -> bool:
 def parameter_notes(pairs: Sequence[Pair]) -> list[str]:
     """Return what was asked for differently in cells that are only named alike."""
     differs: dict[str, int] = {}
-    unknown = 0
     for a, b in pairs:
         if a is None or b is None or a["cell_id"] == b["cell_id"]:
             continue
-        ours, theirs = a.get("parameters"), b.get("parameters")
-        if ours is None or theirs is None:
-            unknown += 1
-            continue
+        ours, theirs = a["parameters"], b["parameters"]
         for key in {**ours, **theirs}:
             if ours.get(key) != theirs.get(key):
                 was, now = (value_text(values.get(key)) for values in (ours, theirs))
                 word = f"{key}: {was}, then {now}"
                 differs[word] = differs.get(word, 0) + 1
-    notes = [f"parameters differ, {word} ({count} cells)" for word, count in differs.items()]
-    if unknown:
-        notes.append(f"{unknown} cells are named alike, but differ in some parameter")
-    return notes
+    return [f"parameters differ, {word} ({count} cells)" for word, count in differs.items()]
 
 
 def differing_environments(a: Side, b: Side) -> list[tuple[str, str, str]]:

@@ -7,9 +7,8 @@ Any word but NONE needs two publishable cells that did the same work and end wit
 from collections.abc import Iterator, Mapping
 
 from runner.compare.quantity import Measure
-from runner.compare.side import Row, finished
 from runner.figures.parity import RELATIVE
-from runner.tables.judged import PUBLISHABLE
+from runner.tables.row import PUBLISHABLE, Row, finished
 from runner.terms.cell import SEED
 
 NONE = "none"
@@ -20,24 +19,26 @@ WORK = (
 )
 
 
-def may_say(a: Row, b: Row, speed: Measure | None) -> tuple[str, tuple[str, ...]]:
+def may_say(a: Row | None, b: Row | None, speed: Measure | None) -> tuple[str, tuple[str, ...]]:
     """Return the word of WORDS that may be said, or NONE and what forbids any."""
     why = tuple(_against(a, b, speed))
     return (NONE, why) if why or speed is None else (WORDS[speed.verdict], ())
 
 
-def _against(a: Row, b: Row, speed: Measure | None) -> Iterator[str]:
+def _against(a: Row | None, b: Row | None, speed: Measure | None) -> Iterator[str]:
     for label, row in (("first", a), ("second", b)):
-        if not finished(row):
+        if row is None or not finished(row):
             yield f"not_ok: the {label} has no run that ended ok"
-        elif row.get("verdict") != PUBLISHABLE:
-            yield f"not_publishable: the {label}: {row.get('verdict') or 'its table does not say'}"
-    if a.get("system") != b.get("system"):
-        yield f"other_work: system is {a.get('system')}, then {b.get('system')}"
-    ours, theirs = a.get("parameters") or {}, b.get("parameters") or {}
+        elif row["verdict"] != PUBLISHABLE:
+            yield f"not_publishable: the {label}: {row['verdict']}"
+    if a is None or b is None:
+        return
+    if a["system"] != b["system"]:
+        yield f"other_work: system is {a['system']}, then {b['system']}"
+    ours, theirs = a["parameters"], b["parameters"]
     if other := [key for key in WORK if ours.get(key) != theirs.get(key)]:
         yield f"other_work: {', '.join(other)} differ"
-    losses = a.get("final_loss"), b.get("final_loss")
+    losses = a["figures"]["final_loss"], b["figures"]["final_loss"]
     if losses[0] is None or losses[1] is None:
         yield "no_loss: nobody can tell whether both learned the same"
     elif not abs(losses[1] - losses[0]) <= RELATIVE * abs(losses[0]):

@@ -7,9 +7,7 @@ side it would be told, and why not where repeats do not help. Memory and a last 
 that runs show: the threshold alone decides.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from runner.figures.between_runs import (
     ONE_RUN,
@@ -22,13 +20,12 @@ from runner.figures.between_runs import (
     rate_difference,
     repeats_to_see,
 )
-from runner.tables.catalogue.column import Column
-from runner.tables.catalogue.every_column import COLUMNS
+from runner.tables.columns import COLUMNS, Column
+from runner.tables.row import Row, run_figure
 
 CANNOT_TELL = "cannot_tell"
 NOT_JUDGED = "not_judged"
 RSS = "memory_rss_mib"
-OLD_TABLE = "the saved table is of an older version, without the figures of each run: collect again"
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,8 @@ class Measure:
 
 def measure(
     column: Column,
-    a: Mapping[str, Any],
-    b: Mapping[str, Any],
+    a: Row,
+    b: Row,
     limit: float,
     judging: Judging = BY_RUNS,
 ) -> Measure | None:
@@ -70,7 +67,7 @@ def measure(
     where a side has none.
     """
     name = column.key
-    before, after = a.get(name), b.get(name)
+    before, after = a["figures"].get(name), b["figures"].get(name)
     if before is None or after is None or before <= 0:
         return None
     change = (after - before) / before * 100
@@ -121,40 +118,37 @@ def _to_see(a: CellTimes, b: CellTimes, limit: float, judging: Judging) -> int |
     return repeats_to_see(a, b, limit)
 
 
-def _pairs(a: Mapping[str, Any], b: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def _pairs(a: Row, b: Row, name: str) -> list[Row]:
     """Return both rows with the runs of those repeats alone of which both have the figure."""
-    numbers = [
-        {run["repeat"] for run in row.get("runs", ()) if run.get(name) and run.get("repeat")}
-        for row in (a, b)
-    ]
+    numbers = [{run["repeat"] for run in row["runs"] if run_figure(run, name)} for row in (a, b)]
     both = set.intersection(*numbers)
     return [
-        {**row, "runs": [run for run in row["runs"] if run.get("repeat") in both]}
-        if both
-        else {**row, "runs": []}
-        for row in (a, b)
+        {**row, "runs": [run for run in row["runs"] if run["repeat"] in both]} for row in (a, b)
     ]
 
 
-def _times(row: Mapping[str, Any], name: str) -> CellTimes:
-    """Return the runs' times of a row; of one that does not have them, its own alone."""
-    values = [value for run in row.get("runs", ()) if (value := run.get(name)) and value > 0]
+def _times(row: Row, name: str) -> CellTimes:
+    """Return the runs' times of a row; of one without runs, its own alone."""
+    figures = row["figures"]
+    values = [value for run in row["runs"] if (value := run_figure(run, name)) and value > 0]
     if not values:
-        return CellTimes((row[name],), missing=OLD_TABLE)
+        return CellTimes((figures[name],), missing=ONE_RUN)
     if name == RSS:
         return of_values(values)
-    missing = (row.get("missing") or {}).get("samples_per_s_ci_low", "")
+    missing = row["missing"].get("samples_per_s_ci_low", "")
     means = values if name == "step_time_ms" else [1 / value for value in values]
-    widening = STOPPED if row.get("repeats_until_percent") else 1.0
-    by_steps = min(max(row.get("samples_per_s_steps_half_percent") or 0.0, 0.0), 1000.0) / 100
+    widening = STOPPED if figures["repeats_until_percent"] else 1.0
+    by_steps = min(max(figures["samples_per_s_steps_half_percent"] or 0.0, 0.0), 1000.0) / 100
     times = of_values(means)
     missing = missing or times.missing
     return replace(times, open_by_steps=by_steps, missing=missing, widening=widening)
 
 
-def standard_error_percent(row: Mapping[str, Any], name: str) -> float:
+def standard_error_percent(row: Row, name: str) -> float:
     """Return the standard error of a row's figure in percent of it; 0 where runs do not show it."""
-    return _times(row, name).error * 100 if COLUMNS[name].by_runs and row.get(name) else 0.0
+    return (
+        _times(row, name).error * 100 if COLUMNS[name].by_runs and row["figures"].get(name) else 0.0
+    )
 
 
 def what_it_takes(name: str, untold: Measure) -> str:

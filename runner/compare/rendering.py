@@ -11,9 +11,9 @@ from runner.base.grid import aligned, filled, fits, grid
 from runner.base.text import counted
 from runner.compare.quantity import CANNOT_TELL, Measure
 from runner.compare.verdicts import VERDICTS, CampaignComparison, ComparedCell
-from runner.tables.catalogue.every_column import JUDGED, title
+from runner.tables import text
+from runner.tables.columns import JUDGED, title
 from runner.tables.formatting import MISSING, number_text, short_digests
-from runner.tables.markdown import bulleted, piped
 
 
 def to_table(comparison: CampaignComparison, width: int) -> str:
@@ -30,14 +30,13 @@ def to_table(comparison: CampaignComparison, width: int) -> str:
 
 def to_markdown(comparison: CampaignComparison) -> str:
     """Write a heading, what differs, a table and notes."""
-    rows = (list(map(MarkdownText, row)) for row in _rows(comparison))
-    title, *above = map(MarkdownText, _above(comparison))
+    title, *above = _above(comparison)
     parts = [
-        f"### {title}",
+        f"### {MarkdownText(title)}",
         f"**{MarkdownText(_summary(comparison))}**",
-        bulleted(above),
-        piped(list(map(MarkdownText, _headers(comparison))), rows),
-        bulleted(map(MarkdownText, _below(comparison))),
+        text.bulleted(above),
+        text.markdown(_headers(comparison), _rows(comparison)),
+        text.bulleted(_below(comparison)),
     ]
     return "\n\n".join(section for section in parts if section) + "\n"
 

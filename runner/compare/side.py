@@ -18,14 +18,15 @@ from node.schema import (
     Whole,
     Words,
 )
+from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
-from runner.document.campaign_document import CampaignDocument
-from runner.document.machine_document import values
-from runner.tables.catalogue.every_column import COLUMNS, JUDGED
-from runner.terms.cell import MOST_CELLS, MOST_REPEATS
+from runner.tables.campaign_document import CampaignDocument
+from runner.tables.columns import COLUMNS
+from runner.tables.machine_document import values
+from runner.tables.row import Row, finished
+from runner.terms.cell import MOST_CELLS
 from runner.terms.record import NOT_ENDED, UNDER_WAY
 
-Row = Mapping[str, Any]
 Pair = tuple[Row | None, Row | None]
 
 
@@ -46,8 +47,8 @@ class Side:
 
 def side(name: str, document: CampaignDocument) -> Side:
     """Return a campaign as one side."""
-    table = values(document)
-    return Side(name, table["rows"], table["environment"], document.live, document.hidden)
+    environment = values(document)["environment"]
+    return Side(name, document.rows, environment, document.live, document.hidden)
 
 
 def saved(name: str, document: Any) -> Side:
@@ -63,50 +64,16 @@ def saved(name: str, document: Any) -> Side:
     return Side(name, table["rows"], table["environment"], live, table["hidden"])
 
 
-def _set_fields(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-# What a comparison reads of a saved table.
-_FIGURE = Maybe(AnyOf(Whole(-SAFE), Number()))
-_COUNTS = (
-    *("steps_measured", "iterations_per_line"),
-    *("window_first_iteration", "window_last_iteration"),
-)
-_RUN = Fields(
-    {},
-    {
-        **{
-            name: (Maybe(Whole(1)), None) for name in ("iterations_to_target", "iterations_trained")
-        },
-        "seed": (Maybe(Whole()), None),
-        "iterations_per_loss": (_FIGURE, None),
-        **dict.fromkeys((key for key, c in COLUMNS.items() if c.by_runs), (_FIGURE, None)),
-    },
-)
-_ROW = Fields(
-    {"cell": Text(), "cell_id": Text(), "status": Text(most=100)},
-    {
-        **{name: (Maybe(Text()), None) for name in ("numbers_from", "verdict", "system")},
-        "hosts": (Maybe(Text(most=1 << 20)), None),
-        **{name: (Maybe(Whole()), None) for name in ("global_batch_size", *_COUNTS)},
-        **{name: (Maybe(Whole(1)), None) for name in ("devices", "nodes")},
-        "device": (Maybe(Text()), None),
-        **dict.fromkeys(("tokens_per_s", "energy_per_token_j"), (_FIGURE, None)),
-        "target_loss": (_FIGURE, None),
-        **dict.fromkeys(
-            ("samples_per_s_steps_half_percent", "repeats_until_percent"), (_FIGURE, None)
-        ),
-        "missing": (Maybe(Mapped(Text(), Words())), None),
-        "runs": (List(_RUN, MOST_REPEATS), ()),
-        **dict.fromkeys(JUDGED, (_FIGURE, None)),
-        "reason": (Words(), ""),
-        "parameters": (Maybe(Mapped(Text(), Plain())), None),
-    },
-    make=_set_fields,
-)
+_NUMBER = Maybe(AnyOf(Whole(-SAFE), Number()))
+_NUMBERS = {key: (_NUMBER, None) for key, c in COLUMNS.items() if c.type in ("number", "integer")}
+_TEXTS = {key: (Plain(), None) for key in COLUMNS if key not in _NUMBERS}
+_ROW = shape(Row)
 _SAVED = Fields(
-    {"rows": List(_ROW, MOST_CELLS)},
+    {
+        "rows": List(
+            Fields({**_ROW.needed, "figures": Fields({}, {**_NUMBERS, **_TEXTS})}), MOST_CELLS
+        )
+    },
     {"environment": (Maybe(Mapped(Text(), Words())), None), "hidden": (Words(), "")},
 )
 
@@ -119,8 +86,3 @@ def has_ended(row: Row) -> bool:
 def ended_well(row: Row) -> bool:
     """Whether every repeat that ended did so well."""
     return row["status"] == "ok" or (row["status"] in NOT_ENDED and finished(row))
-
-
-def finished(row: Row) -> bool:
-    """Whether a repeat of the cell ended ok, so that it has figures."""
-    return row.get("numbers_from") == "ok runs"

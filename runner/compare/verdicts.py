@@ -16,10 +16,11 @@ from runner.base.suggest import nearest
 from runner.compare.comparison_notes import cell_notes, differing_environments, parameter_notes
 from runner.compare.may_say import NONE, may_say
 from runner.compare.quantity import BY_RUNS, CANNOT_TELL, Judging, Measure, measure
-from runner.compare.side import Pair, Row, Side, ended_well, finished, has_ended
+from runner.compare.side import Pair, Side, ended_well, has_ended
 from runner.figures.target import Alike, Arrival, learn_alike
 from runner.matrix.select import choose
-from runner.tables.catalogue.every_column import JUDGED, THRESHOLDS
+from runner.tables.columns import JUDGED, THRESHOLDS
+from runner.tables.row import Row, finished
 from runner.terms.record import NOT_ENDED
 
 # Worst first; what is worse is a regression. The words are explained in docs/runs.md.
@@ -170,8 +171,8 @@ def _pairs(a: Sequence[Row], b: Sequence[Row]) -> list[Pair]:
 
 
 def _names_of(pair: Pair) -> tuple[str, str]:
-    row = pair[1] or pair[0] or {}
-    return row["cell"], row["cell_id"]
+    row = pair[1] or pair[0]
+    return (row["cell"], row["cell_id"]) if row else ("", "")
 
 
 def _cell(
@@ -182,20 +183,21 @@ def _cell(
     live: bool,
     allow_missing: bool,
 ) -> ComparedCell:
-    row = b or a or {}
+    row = b or a
+    assert row is not None
     measures: Mapping[str, Measure] = {}
     if a and b and finished(a) and finished(b):
         measures = _measures(a, b, limits, judging)
     learns = _learns(a, b) if a and b else None
-    said, why_not = may_say(a or {}, b or {}, measures.get("samples_per_s"))
-    verdict = _lack(a, b, live, allow_missing) or _verdict(a or {}, b or {}, measures, learns)
+    said, why_not = may_say(a, b, measures.get("samples_per_s"))
+    verdict = _lack(a, b, live, allow_missing) or _verdict(a, b, measures, learns)
     return ComparedCell(
         name=row["cell"],
         verdict=verdict,
         status_a=a["status"] if a else None,
         status_b=b["status"] if b else None,
-        steps_a=a.get("steps_measured") if a else None,
-        steps_b=b.get("steps_measured") if b else None,
+        steps_a=a["figures"]["steps_measured"] if a else None,
+        steps_b=b["figures"]["steps_measured"] if b else None,
         measures=measures,
         learns=learns,
         notes=tuple(cell_notes(a, b, measures, learns)) if a and b else (),
@@ -217,8 +219,12 @@ def _lack(a: Row | None, b: Row | None, live: bool, allow_missing: bool) -> str 
     return "left_out" if allow_missing else "vanished"
 
 
-def _verdict(a: Row, b: Row, measures: Mapping[str, Measure], learns: Alike | None) -> str:
+def _verdict(
+    a: Row | None, b: Row | None, measures: Mapping[str, Measure], learns: Alike | None
+) -> str:
     """Judge a cell that both sides ran."""
+    assert a is not None
+    assert b is not None
     was, now = ((ended_well(row), finished(row)) for row in (a, b))
     if was > now:
         return "broke"
@@ -242,7 +248,7 @@ def _measures(a: Row, b: Row, limits: Mapping[str, float], judging: Judging) -> 
 
 def _learns(a: Row, b: Row) -> Alike | None:
     """Return whether the second learns like the first; None where no target loss was asked for."""
-    ours, theirs = (row.get("target_loss") for row in (b, a))
+    ours, theirs = (row["figures"]["target_loss"] for row in (b, a))
     if ours is None or theirs is None:
         return None
     if ours != theirs:
@@ -254,12 +260,12 @@ def _arrivals(row: Row) -> list[Arrival]:
     """Return where the runs of a row reached the target loss."""
     return [
         Arrival(
-            run.get("iterations_to_target"),
-            run["iterations_trained"],
-            run.get("iterations_per_loss") or 1,
-            row.get("global_batch_size") or 1,
-            run.get("seed"),
+            run["iterations_to_target"],
+            trained,
+            run["iterations_per_loss"] or 1,
+            row["figures"]["global_batch_size"] or 1,
+            run["seed"],
         )
-        for run in row.get("runs", ())
-        if run.get("iterations_trained")
+        for run in row["runs"]
+        if (trained := run["iterations_trained"])
     ]

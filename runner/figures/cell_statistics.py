@@ -69,9 +69,9 @@ class CellStatistics:
     interval covers. Memory is the peak over the runs, in MiB; only `memory_rss_mib`, which varies
     from run to run, is the mean of `rss_by_run`, each run's largest process. `warmup` is how many
     first iterations were left out of each run, the most of any run, `warmup_found` whether we found
-    it ourselves; `steps_left_out` is the sum over the runs of iterations that were logged and left
-    out. `warmup_counted`: a run's first line, with its compilation and warm-up, is counted, and
-    slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own count.
+    it ourselves. `warmup_counted`: a run's first line, with its compilation and warm-up, is
+    counted, and slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own
+    count.
     `unmatched` has the reason for each of the matrix's own patterns that matched nothing.
     """
 
@@ -101,7 +101,6 @@ class CellStatistics:
     window: tuple[int, int] | None = None
     warmup: int | None = None
     warmup_found: bool = False
-    steps_left_out: int = 0
     warmup_counted: bool = False
     drifts: tuple[Drift, ...] = ()
     iterations_per_line: int | None = None
@@ -204,8 +203,6 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
         window=_window(used),
         warmup=max(warm),
         warmup_found=any(run.warmup_iters is None for run in runs),
-        steps_left_out=sum(max(i.iterations, 0) for run in runs for i in run.measurement.intervals)
-        - sum(max(i.iterations, 0) for intervals in late for i in intervals),
         unmatched=unmatched,
         warmup_counted=any(
             intervals
@@ -240,9 +237,9 @@ def _series(
     for run, intervals in zip(runs, counted, strict=True):
         values = []
         for interval in intervals:
-            value, source = of(interval, interval.global_batch_size or run.global_batch_size)
+            value, _ = of(interval, interval.global_batch_size or run.global_batch_size)
             if value is not None:
-                values.append(Value(value, source, work(interval, run)))
+                values.append(Value(value, work(interval, run)))
         series.append(values)
     return series
 

@@ -48,18 +48,6 @@ class Power:
         }
         return {column: why for column, (value, why) in columns.items() if value is None}
 
-    @property
-    def log_difference_percent(self) -> float | None:
-        """How much more the log says than what we measured ourselves."""
-        if not self.joules_per_token or self.log_joules_per_token is None or self.method == LOG:
-            return None
-        return (self.log_joules_per_token / self.joules_per_token - 1) * 100
-
-    @property
-    def tokens_per_joule(self) -> float | None:
-        """The other way round."""
-        return 1 / self.joules_per_token if self.joules_per_token else None
-
 
 def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
     """Return what the runs of a cell took, those that count, over the counted lines of each.

@@ -1,15 +1,13 @@
-"""One quantity over the counted steps of a cell's runs: mean, median, percentiles, spread. Pure.
+"""One quantity over the counted steps of a cell's runs: mean, median, spread. Pure.
 
 *A run's value* is its work over its time: samples over the seconds of the counted lines, or
 milliseconds over iterations (run_mean.py). *A cell's `value`* is the mean of its runs' times, for a
 rate turned over again. `median` is given beside it: the median line of a run, the mean of the runs'
 medians; occasional stalls affect `value`, not `median` (`stalls_percent`).
-`confidence` is of `value`, over the runs (between_runs.py). `p5` and `p95` are over the pooled
-lines of all runs, each line once (percentiles interpolate linearly).
+`confidence` is of `value`, over the runs (between_runs.py).
 
 `spread_percent` is, of one run, the interquartile range of its lines as percent of their median,
-and of several (largest - smallest run) as percent of `value`. `spread_of` says which of the two it
-is, of `cv_percent` (coefficient of variation: standard deviation in percent of the mean) too.
+and of several (largest - smallest run) as percent of `value`; `spread_of` says which of the two.
 """
 
 import math
@@ -31,45 +29,18 @@ class Summary:
 
     value: float  # work over time, or time over work
     median: float
-    p5: float
-    p95: float
     spread_percent: float | None  # None: one run with a single line
     spread_of: Literal["intervals", "repeats"]
-    source: Literal["log", "derived", "mixed"]
-    cv_percent: float | None = None
     confidence: tuple[float, float] | None = None  # 95 %, of `value`
     median_confidence: tuple[float, float] | None = None  # 95 %, of `median`
     runs: tuple[float | None, ...] = ()  # each run's value, None of one without any
 
-    @property
-    def ci_low(self) -> float | None:
-        """The lower end of the confidence interval."""
-        return self.confidence[0] if self.confidence else None
-
-    @property
-    def ci_high(self) -> float | None:
-        """The upper end of the confidence interval."""
-        return self.confidence[1] if self.confidence else None
-
-    @property
-    def median_ci_low(self) -> float | None:
-        """The lower end of the median's confidence interval."""
-        return self.median_confidence[0] if self.median_confidence else None
-
-    @property
-    def median_ci_high(self) -> float | None:
-        """The upper end of the median's confidence interval."""
-        return self.median_confidence[1] if self.median_confidence else None
-
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity in one line, "log" or "derived", and the work that it is of: samples of a rate,
-    iterations of a time.
-    """
+    """A quantity in one line, and its work: samples of a rate, iterations of a time."""
 
     value: float
-    source: str
     work: float = 1
 
 
@@ -89,7 +60,7 @@ def summarise(
     by_run = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
     run_values = [value for value in by_run if value is not None]
     of: Literal["intervals", "repeats"] = "repeats" if len(run_values) > 1 else "intervals"
-    p5, lower, upper, p95 = map(float, np.quantile(pooled, (0.05, 0.25, 0.75, 0.95)))
+    lower, upper = map(float, np.quantile(pooled, (0.25, 0.75)))
     value = harmonic_mean(run_values) if rate else fmean(run_values)
     middle = fmean(map(median, values))
     wide: float | None = None
@@ -97,16 +68,11 @@ def summarise(
         wide = (max(run_values) - min(run_values)) / value * 100
     elif len(pooled) > 1:
         wide = (upper - lower) / middle * 100
-    sources = {item.source for run in runs for item in run}
     return Summary(
         value=value,
         median=middle,
-        p5=p5,
-        p95=p95,
         spread_percent=wide,
         spread_of=of,
-        source="mixed" if len(sources) > 1 else "log" if sources == {"log"} else "derived",
-        cv_percent=_variation(run_values if of == "repeats" else pooled),
         confidence=_turned_interval(cell_times(means, stopped=stopped).interval, rate),
         median_confidence=median_interval(values),
         runs=tuple(by_run),
@@ -144,12 +110,3 @@ def _turned_interval(times: tuple[float, float] | None, rate: bool) -> tuple[flo
     if times is None or not rate:
         return times
     return (1 / times[1], 1 / times[0]) if times[0] > 0 else None
-
-
-def _variation(values: Sequence[float]) -> float | None:
-    """Return the coefficient of variation: sample standard deviation in percent of the mean."""
-    if len(values) < 2:
-        return None
-    series = np.asarray(values, np.float64)
-    shares = series / float(series.max())  # so that no square overflows
-    return float(np.std(shares, ddof=1) / np.mean(shares) * 100)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.between_runs import CONFIDENCE_PERCENT
-from runner.figures.counted_steps import counted_intervals, step_time_ms
+from runner.figures.counted_steps import step_time_ms
 from runner.figures.loss_curves import Spans, loss_kind, spans_of
 from runner.figures.power import samples_between
 from runner.terms.cell import SEED
@@ -186,8 +186,7 @@ def _needed_by(
         known_values = [value for value in values if value is not None]
         middle = _middle(known_values, independent=_differ(arrivals))
         if len(known_values) < len(values):
-            lacking = runs[values.index(None)].measurement.energy.missing
-            missing[name] = (lacking if name == "joules" else "") or _WHY[name]
+            missing[name] = _NO_TIME
         elif middle is None:
             missing[name] = answer.not_reached
         else:
@@ -267,33 +266,12 @@ def _seconds(run: Record, iteration: int) -> float | None:
     return total if covered == iteration else None
 
 
-def _tokens(run: Record, iteration: int) -> float | None:
-    return samples_between(run, 0, iteration) * (run.sample_length or 0) or None
-
-
-def _joules(run: Record, iteration: int) -> float | None:
-    """Return the samples to the loss at the energy that one of the counted steps took."""
-    energy = run.measurement.energy
-    if energy.joules is None or not energy.iterations:
-        return None
-    last_iteration = max((step.iteration for step in counted_intervals(run)), default=0)
-    counted = samples_between(run, last_iteration - energy.iterations, last_iteration)
-    share = samples_between(run, 0, iteration) / counted if counted else None
-    return energy.joules * (iteration / energy.iterations if share is None else share)
-
-
 # What of the training up to an iteration each figure is; and why it may not be known.
 _NEEDED: Mapping[str, Callable[[Record, int], float | None]] = {
     "iterations": lambda run, iteration: float(iteration),
     "seconds": _seconds,
-    "tokens": _tokens,
-    "joules": _joules,
 }
-_WHY = {
-    "seconds": "the log does not have the time of each iteration up to the loss",
-    "tokens": "the tokens per step are unknown",
-    "joules": "the energy of the steps is not known",
-}
+_NO_TIME = "the log does not have the time of each iteration up to the loss"
 QUANTITIES = tuple(_NEEDED)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from runner.base.escapes import plain
 from runner.tables.environment_facts import environment_section, facts_as_text
-from runner.tables.row import Row
+from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import Record
 
 MAY_CHANGE = ("pin", "env")
@@ -31,13 +31,13 @@ MOST_LETTERS = 60  # of a name in a file's name, before its digest
 _OF_ALL = ("campaign", "inventory")  # names that people give: no facts of a machine
 
 
-def cell_key(row: Row, machine: str, *, with_name: bool = False) -> str:
-    """Return what tells a row's cell on a machine from others, as JSON; with its name or not."""
-    record = row.record
+def cell_key(cell: MeasuredCell, machine: str, *, with_name: bool = False) -> str:
+    """Return what tells a cell on a machine from others, as JSON; with its name or not."""
+    record = cell.record
     parameters = {
         name: value
         for name, value in record.parameters.items()
-        if name not in MAY_CHANGE or name in row.axes
+        if name not in MAY_CHANGE or name in ("system", *record.axes)
     }
     identity = {
         "system": record.system,
@@ -63,16 +63,16 @@ def machine_of(record: Record) -> str:
     return "; ".join(sorted(kinds)) or UNKNOWN_MACHINE
 
 
-def facts_of(row: Row, *, names: bool = True) -> dict[str, str]:
-    """Return what a row's runs were made of and ran on, as text: its own nodes, pin and dataset.
+def facts_of(cell: MeasuredCell, *, names: bool = True) -> dict[str, str]:
+    """Return what a cell's runs were made of and ran on, as text: its own nodes, pin and dataset.
 
     Without `names` no node is told from another.
     """
-    records = [_of_own_run(record) for record in row.records]
+    records = [_of_own_run(record) for record in cell.records]
     facts = facts_as_text(environment_section(records))
     if not names:
         facts.pop("nodes", None)
-    parameters = {key: row.record.parameters.get(key) for key in MAY_CHANGE}
+    parameters = {key: cell.record.parameters.get(key) for key in MAY_CHANGE}
     env = parameters.pop("env") or {}
     more = {key: str(value) for key, value in parameters.items() if value is not None}
     if isinstance(env, Mapping):

@@ -7,7 +7,6 @@ from typing import Any
 
 from node.time_words import lasts
 from runner.base.text import counted, listing
-from runner.compare.side import finished
 from runner.history.points import CampaignPoints
 from runner.history.regression_list import HEADERS, MOST_FACTS, Listed, row_of, when
 from runner.history.regressions import Regression
@@ -16,6 +15,7 @@ from runner.report.details import anchor
 from runner.report.links import href
 from runner.report.page_script import content_policy
 from runner.report.templating import templates
+from runner.tables.row import finished
 
 CAMPAIGN_HEADERS = (
     "campaign", "began (UTC)", "took", "cells", "ok", "publishable", "unofficial", "machine",

@@ -9,18 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from node.printable import printable
 from runner.archive import archive
 from runner.base.errors import UserError
-from runner.compare.side import finished
-from runner.document import machine_document
-from runner.document.campaign_reading import read_campaign
 from runner.folder.campaign import Campaign
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import parallel_map
-from runner.tables.row import Row
+from runner.tables.campaign_reading import read_campaign
+from runner.tables.measured_cell import MeasuredCell
+from runner.tables.row import PUBLISHABLE, Row, finished
 
 # What is not official.
 IMPORTED = "imported"
@@ -39,7 +37,7 @@ class Point:
     campaign: str
     key: str
     machine: str
-    row: Mapping[str, Any]
+    row: Row
     facts: Mapping[str, str]
     unofficial: tuple[str, ...] = ()
     began: float | None = None
@@ -47,7 +45,7 @@ class Point:
     @property
     def cell(self) -> str:
         """The cell's name."""
-        return str(self.row["cell"])
+        return self.row["cell"]
 
 
 Series = Sequence[Point]
@@ -143,11 +141,10 @@ def _read(source: Path) -> CampaignPoints:
 def _points_of(source: Path, campaign: Campaign) -> CampaignPoints:
     _refuse_links(campaign.path)
     document = read_campaign(campaign, campaign.path)
-    settings, table = campaign.settings, document.rows
+    settings, cells = campaign.settings, document.cells
     name = printable(campaign.name)
     id = safe_name(name, name, settings.inventory_digest, repr(settings.created_at))
-    machines = _machines(table)
-    written = machine_document.values(document)["rows"]
+    machines = _machines(cells)
     runs = [run for run in document.records if run.began is not None]
     began = min((run.began or 0.0 for run in runs), default=None)
     ended = max(((run.began or 0.0) + run.wall_s for run in runs), default=0.0)
@@ -160,7 +157,7 @@ def _points_of(source: Path, campaign: Campaign) -> CampaignPoints:
         wall_s=ended - (began or 0.0),
         points=[
             _point(id, *each, marks)
-            for each in zip(table, written, _keys(table, machines), machines, strict=True)
+            for each in zip(cells, document.rows, _keys(cells, machines), machines, strict=True)
         ],
         live=document.live,
         marks=tuple(mark for mark, holds in marks.items() if holds),
@@ -179,47 +176,47 @@ def _refuse_links(campaign: Path) -> None:
                 raise UserError(f"{inside} is a link; put the file itself there")
 
 
-def _machines(table: Sequence[Row]) -> list[str]:
-    """Return each row's kind of machine. What never began has none of its own: where all others of
+def _machines(cells: Sequence[MeasuredCell]) -> list[str]:
+    """Return each cell's kind of machine. What never began has none of its own: where all others of
     the campaign have the same, it would have been that.
     """
-    machines = [machine_of(row.record) for row in table]
+    machines = [machine_of(cell.record) for cell in cells]
     known_machines = {machine for machine in machines if machine != UNKNOWN_MACHINE}
     fallback = known_machines.pop() if len(known_machines) == 1 else UNKNOWN_MACHINE
     return [fallback if machine == UNKNOWN_MACHINE else machine for machine in machines]
 
 
-def _keys(table: Sequence[Row], machines: Sequence[str]) -> list[str]:
-    """Return each row's key; equal ones get their cells' names."""
-    rows_on = list(zip(table, machines, strict=True))
-    count = Counter(cell_key(row, machine) for row, machine in rows_on)
+def _keys(cells: Sequence[MeasuredCell], machines: Sequence[str]) -> list[str]:
+    """Return each cell's key; equal ones get their cells' names."""
+    cells_on = list(zip(cells, machines, strict=True))
+    count = Counter(cell_key(*each) for each in cells_on)
     return [
-        cell_key(row, machine, with_name=row.record.imported or count[cell_key(row, machine)] > 1)
-        for row, machine in rows_on
+        cell_key(*each, with_name=each[0].record.imported or count[cell_key(*each)] > 1)
+        for each in cells_on
     ]
 
 
 def _point(
     campaign: str,
+    cell: MeasuredCell,
     row: Row,
-    written: Mapping[str, Any],
     key: str,
     machine: str,
     of_campaign: Mapping[str, bool],
 ) -> Point:
     marks = {
-        IMPORTED: of_campaign[IMPORTED] or any(run.imported for run in row.records),
+        IMPORTED: of_campaign[IMPORTED] or any(run.imported for run in cell.records),
         REDACTED: of_campaign[REDACTED],
-        NOT_PUBLISHABLE: row.finished and not row.publishable,
+        NOT_PUBLISHABLE: finished(row) and row["verdict"] != PUBLISHABLE,
     }
     return Point(
         campaign=campaign,
         key=key,
         machine=machine,
-        row=written,
-        facts=facts_of(row, names=not of_campaign[REDACTED]),
+        row=row,
+        facts=facts_of(cell, names=not of_campaign[REDACTED]),
         unofficial=tuple(mark for mark, holds in marks.items() if holds),
-        began=min((run.began for run in row.records if run.began is not None), default=None),
+        began=min((run.began for run in cell.records if run.began is not None), default=None),
     )
 
 

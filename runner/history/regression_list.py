@@ -10,9 +10,9 @@ from runner.base.grid import filled, fits, grid
 from runner.base.text import counted, listing
 from runner.history.points import CampaignPoints, LeftOut, Series
 from runner.history.regressions import Regression
-from runner.tables.catalogue.every_column import THRESHOLDS, title
+from runner.tables import text
+from runner.tables.columns import THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
-from runner.tables.markdown import bulleted, piped
 
 SCHEMA = 1
 HEADERS = (f"since ({clock.ZONE})", "cell", "machine", "what", "was, is", "change", "now")
@@ -47,13 +47,9 @@ def to_table(regressions: Sequence[Regression], read: Listed, width: int) -> str
 
 def to_markdown(regressions: Sequence[Regression], read: Listed) -> str:
     """Write a heading, a table and notes."""
-    below = list(map(MarkdownText, _below(regressions, read)))
-    headers, rows = (
-        map(MarkdownText, HEADERS),
-        (map(MarkdownText, row_of(regression)) for regression in regressions),
-    )
-    table = piped(list(headers), [list(row) for row in rows]) if regressions else ""
-    parts = [f"**{below[0]}**", table, bulleted(below[1:])]
+    below = list(_below(regressions, read))
+    table = text.markdown(HEADERS, map(row_of, regressions)) if regressions else ""
+    parts = [f"**{MarkdownText(below[0])}**", table, text.bulleted(below[1:])]
     return "\n\n".join(section for section in parts if section) + "\n"
 
 

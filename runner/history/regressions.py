@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.compare.quantity import standard_error_percent, word
-from runner.compare.side import ended_well, finished
+from runner.compare.side import ended_well
 from runner.figures.changes import Change, change_points
 from runner.history.points import IMPORTED, REDACTED, CampaignPoints, Point, Series, slug
-from runner.tables.catalogue.every_column import COLUMNS, THRESHOLDS, title
+from runner.tables.columns import COLUMNS, THRESHOLDS, title
 from runner.tables.formatting import number_text
+from runner.tables.row import finished
 from runner.terms.record import NOT_ENDED
 
 BROKE = "broke"
@@ -52,7 +53,7 @@ class Regression:
     @property
     def reason(self) -> str:
         """How it broke."""
-        return "" if self.change else str(self.first.row.get("reason") or "nobody says why")
+        return "" if self.change else self.first.row["reason"] or "nobody says why"
 
     @property
     def differs(self) -> tuple[tuple[str, str, str], ...]:
@@ -119,7 +120,7 @@ def _worse(series: Series) -> Iterator[Regression]:
         column = COLUMNS[quantity]
         points = [point for point in series if counts(point, quantity)]
         noise = [standard_error_percent(point.row, quantity) for point in points]
-        values = [float(point.row[quantity]) for point in points]
+        values = [float(point.row["figures"][quantity]) for point in points]
         changes = change_points(values, noise, threshold)
         for change in changes:
             newest = (changes[-1].after / change.before - 1) * 100
@@ -138,7 +139,7 @@ def _worse(series: Series) -> Iterator[Regression]:
 def counts(point: Point, quantity: str) -> bool:
     """Whether a point is looked at for changes of a quantity."""
     judged = IMPORTED not in point.unofficial and finished(point.row)
-    return judged and (point.row.get(quantity) or 0) > 0
+    return judged and bool((point.row["figures"].get(quantity) or 0) > 0)
 
 
 def _broke(series: Series) -> Iterator[Regression]:

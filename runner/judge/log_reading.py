@@ -86,7 +86,7 @@ class Reading:
     def _mean_rate(self, name: str) -> float | None:
         """Return the mean of what the counted lines print."""
         values = [
-            Value(rate, "log", max(line.iterations, 1) * (line.global_batch_size or 1))
+            Value(rate, max(line.iterations, 1) * (line.global_batch_size or 1))
             for line in counted_intervals(self.record)
             if (rate := measured(getattr(line, name))) is not None
         ]

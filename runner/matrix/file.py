@@ -12,7 +12,7 @@
     repeats: 3                        # runs of each cell (default 1): all cells once, then again
                                       # {until: 5 %, most: 10}: until samples/s is known to 5 %
     seeds: [1, 2, 3]                  # instead of repeats: one run of each cell with each seed
-    target_loss: 3.2                  # iterations, seconds, tokens and joules to it, in the table
+    target_loss: 3.2                  # iterations and seconds to it, in the table
     shuffle_seed: 7                   # shuffles each such round of cells (default: as they stand)
     warmup_iters: 5                   # first iterations of a run that no figure counts (default:
                                       # found in the step times, see docs/measures.md)

@@ -20,7 +20,8 @@ from runner.publish.environments import installed, texts
 from runner.publish.fitness import Refused, refused
 from runner.publish.publication import Publication
 from runner.publish.readme import readme
-from runner.tables.row import Row
+from runner.tables.measured_cell import MeasuredCell
+from runner.tables.row import PUBLISHABLE
 from runner.terms.run import Run
 
 README, FACTS = "README.md", names.PUBLISHED
@@ -49,7 +50,7 @@ class Bundle:
 def bundle_of(content: Gathered, entity: str, *, redacted: bool, anyway: bool) -> Bundle:
     """Make it. Raises UnfitToPublishError unless all cells are publishable, or it is `anyway`."""
     settings = content.campaign.settings
-    table = content.document.rows
+    table, cells = content.document.rows, content.document.cells
     not_fit = refused(table)
     if not table:
         raise UserError(
@@ -62,12 +63,13 @@ def bundle_of(content: Gathered, entity: str, *, redacted: bool, anyway: bool) -
         name=content.campaign.name,
         settings=settings,
         table=table,
-        runs=_runs(content.campaign, table),
+        cells=cells,
+        runs=_runs(content.campaign, cells),
         nodes=nodes,
         pins=installed(settings, nodes),
         refused=not_fit,
         entity=entity,
-        day=_day(table),
+        day=_day(cells),
         redacted=redacted,
     )
     texts_by_name = {
@@ -101,11 +103,11 @@ def readme_alone(campaign: Campaign, entity: str, *, redact: bool, anyway: bool)
         return bundle_of(content, entity, redacted=redact, anyway=anyway).texts[README]
 
 
-def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
+def _runs(campaign: Campaign, cells: Sequence[MeasuredCell]) -> dict[str, Run]:
     """Return the run that describes each cell; none of a cell that has none that can be read."""
     runs = {}
-    for row in table:
-        record = row.record
+    for cell in cells:
+        record = cell.record
         path = campaign.attempt_path(record.cell_id, record.repeat, record.attempt)
         with contextlib.suppress(UnreadableError):
             run = Attempt(path, record.cell_id, record.repeat, record.attempt).run
@@ -114,9 +116,10 @@ def _runs(campaign: Campaign, table: Sequence[Row]) -> dict[str, Run]:
     return runs
 
 
-def _day(table: Sequence[Row]) -> str:
+def _day(cells: Sequence[MeasuredCell]) -> str:
     """Return the day of the last run's end, as the control node's clock had it."""
-    ends = [record.began + record.wall_s for row in table for record in row.records if record.began]
+    runs = [run for cell in cells for run in cell.records]
+    ends = [run.began + run.wall_s for run in runs if run.began]
     return day(max(ends)) if ends else ""
 
 
@@ -132,21 +135,21 @@ def _facts(publication: Publication) -> dict[str, Any]:
         "imported": publication.settings.imported,
         "cells": [
             {
-                "cell": row.cell,
-                "id": row.record.cell_id,
-                "publishable": row.publishable,
-                "verdict": dict(row.verdict),
+                "cell": row["cell"],
+                "id": row["cell_id"],
+                "publishable": row["verdict"] == PUBLISHABLE,
+                "verdict": row["verdict_reasons"],
             }
             for row in publication.table
         ],
         "needs": [
             {
-                "cell": row.cell,
-                "nodes": row.record.nodes,
-                "devices_per_node": row.record.devices_per_node,
-                "device": row.record.device or row.record.device_kind,
+                "cell": cell.record.cell,
+                "nodes": cell.record.nodes,
+                "devices_per_node": cell.record.devices_per_node,
+                "device": cell.record.device or cell.record.device_kind,
             }
-            for row in publication.table
+            for cell in publication.cells
         ],
         "environments": [
             {

@@ -13,9 +13,6 @@ from node.printable import printable
 from node.schema import MOST_DEPTH, MOST_ITEMS, Plain
 from runner.base.errors import UserError
 from runner.base.text import counted
-from runner.document.campaign_document import CampaignDocument
-from runner.document.campaign_reading import read_campaign
-from runner.document.run_again import end_by_logs, log_growth
 from runner.figures.counted_steps import step_time_ms
 from runner.folder import names
 from runner.folder.attempt import Attempt
@@ -23,8 +20,10 @@ from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError, load
 from runner.report.formats import render
 from runner.systems.common.registry import load_system
-from runner.tables.catalogue.expect_columns import EXPECTED
+from runner.tables.campaign_document import CampaignDocument
+from runner.tables.campaign_reading import read_campaign
 from runner.tables.formatting import value_text
+from runner.tables.run_again import end_by_logs, log_growth
 from runner.terms.inspected import Inspected
 from runner.terms.printed_answers import CheckFinding, Of
 from runner.terms.record import Interval, Record
@@ -39,7 +38,7 @@ LEFT_OUT, SLACK_S = 0.35, 0.5
 FIRST_LINES = 3  # iterations after which a model may have learned something
 LEAST_OF_UNIFORM = 0.5  # of ln(vocabulary), which a model with random weights begins with
 FEWEST_LOSSES = 10
-_OTHERS = {column.key for column in EXPECTED}  # by what this version knows of others
+_OTHERS = ("expected_percent", "expected_differences")  # by what this version knows of others
 _ANY = Plain(MOST_DEPTH, MOST_ITEMS, lines=True)
 
 
@@ -48,8 +47,8 @@ def check(campaign: Campaign) -> tuple[CampaignDocument, list[CheckFinding]]:
     document = read_campaign(campaign, campaign.path / "tables", shape="flat", evidence=True)
     nodes = campaign.inspections()
     findings = [*_table(campaign, document), *_speed(document, nodes)]
-    for row in document.rows:
-        for record in row.records:
+    for cell in document.cells:
+        for record in cell.records:
             for attempt in campaign.attempts(record.cell_id, record.repeat)[-1:]:
                 where = f"{record.cell}, repeat {record.repeat}"
                 of_run: tuple[tuple[Of, Iterator[str]], ...] = (
@@ -79,12 +78,12 @@ def _table(campaign: Campaign, document: CampaignDocument) -> Iterator[CheckFind
     """Compare the figures of the bundle's table with those that its logs give."""
     try:
         table = load(campaign.path / TABLE, _ANY, TABLE)
-        theirs = {str(row["cell_id"]): row for row in table["rows"]}
+        theirs = {str(row["cell_id"]): _flat(row) for row in table["rows"]}
     except (UnreadableError, KeyError, TypeError):
         raise UserError(
             f"{campaign.name} has no {TABLE} that can be read; name a bundle that `publish` wrote"
         ) from None
-    for ours in json.loads(render(document, "json"))["rows"]:
+    for ours in map(_flat, json.loads(render(document, "json"))["rows"]):
         if (row := theirs.pop(ours["cell_id"], None)) is None:
             yield _found("table", f"{ours['cell']} is not in {TABLE}")
             continue
@@ -99,6 +98,11 @@ def _table(campaign: Campaign, document: CampaignDocument) -> Iterator[CheckFind
             yield _found("table", f"{ours['cell']}: {differ[0]}{more}")
     for row in theirs.values():
         yield _found("table", f"{row.get('cell')} is in {TABLE}, and the campaign has no such cell")
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's texts and figures beside each other, as older versions printed them."""
+    return {**row, **row.get("figures", {})}
 
 
 def _alike(ours: Any, theirs: Any) -> bool:
@@ -116,16 +120,16 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
 
 def _speed(document: CampaignDocument, nodes: dict[str, Inspected]) -> Iterator[CheckFinding]:
     """Yield cells that are faster than their devices' peak, or than any processor's."""
-    for row in document.rows:
-        record, rate = row.record, row.model_tflop_per_s_per_device
-        if why := row.verdict.get("above_peak"):
-            yield _found("speed", f"{row.cell}: {why}")
+    for cell, row in zip(document.cells, document.rows, strict=True):
+        record, rate = cell.record, row["figures"]["model_tflop_per_s_per_device"]
+        if why := row["verdict_reasons"].get("above_peak"):
+            yield _found("speed", f"{row['cell']}: {why}")
         cores = sum(nodes[host].cpu_count or 0 for host in record.hosts if host in nodes)
         all_devices = (rate or 0.0) * record.world_size
         if record.device_kind == "cpu" and cores and all_devices > cores * CORE_TFLOP_PER_S:
             at = f"{all_devices:.3g} TFLOP/s on {cores} cores"
             most = f"no core does more than {CORE_TFLOP_PER_S:.0f}"
-            yield _found("speed", f"{row.cell}: {at}; {most}")
+            yield _found("speed", f"{row['cell']}: {at}; {most}")
 
 
 def _time(record: Record, attempt: Attempt) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from node.printable import printable
 from runner.figures.publishable import CODES
-from runner.tables.row import Row
+from runner.tables.row import PUBLISHABLE, Row
 
 
 @dataclass(frozen=True)
@@ -24,4 +24,8 @@ class Refused:
 
 def refused(table: Sequence[Row]) -> list[Refused]:
     """Return the cells that are not publishable, in the table's order."""
-    return [Refused(row.cell, dict(row.verdict)) for row in table if not row.publishable]
+    return [
+        Refused(row["cell"], row["verdict_reasons"])
+        for row in table
+        if row["verdict"] != PUBLISHABLE
+    ]

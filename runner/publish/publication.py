@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.publish.fitness import Refused
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.inspected import Inspected
 from runner.terms.run import Run
@@ -56,6 +57,7 @@ class Publication:
     name: str
     settings: Settings
     table: Sequence[Row]
+    cells: Sequence[MeasuredCell]
     runs: Mapping[str, Run]
     nodes: Mapping[str, Inspected]
     pins: Sequence[InstalledPin]
@@ -67,11 +69,11 @@ class Publication:
     @property
     def theme(self) -> str:
         """Name the models, or what else was compared."""
-        models = {str(row.record.parameters.get("model") or "") for row in self.table}
+        models = {str(row["parameters"].get("model") or "") for row in self.table}
         return ", ".join(sorted(filter(None, models))) or self.name
 
     @property
     def devices(self) -> list[str]:
         """Name the devices, each kind once."""
-        names = (row.record.device or row.record.device_kind for row in self.table)
+        names = (cell.record.device or cell.record.device_kind for cell in self.cells)
         return list(dict.fromkeys(filter(None, names)))

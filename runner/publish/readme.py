@@ -18,8 +18,10 @@ from runner.base.paths import TEMPLATES
 from runner.base.text import counted
 from runner.plan.script import quoted
 from runner.publish.publication import UNTOLD, Publication
+from runner.tables.campaign_table import to_markdown
 from runner.tables.environment_facts import environment_section, facts_as_text
-from runner.tables.markdown import piped, to_markdown
+from runner.tables.row import PUBLISHABLE
+from runner.tables.text import markdown
 from runner.terms.run import Run
 
 PACKAGES = ("torch", "torchao", "torchtitan", "deepspeed", "numpy")  # that the README names
@@ -48,9 +50,9 @@ def readme(publication: Publication) -> str:
         published=publication,
         hardware=_hardware(publication),
         commands=[
-            (row.cell, publication.runs[row.record.cell_id], row.publishable)
+            (row["cell"], publication.runs[row["cell_id"]], row["verdict"] == PUBLISHABLE)
             for row in publication.table
-            if row.record.cell_id in publication.runs
+            if row["cell_id"] in publication.runs
         ],
         table=Markup(to_markdown(publication.table)),  # noqa: S704  # its cells are escaped
         versions=_versions(publication),
@@ -58,7 +60,7 @@ def readme(publication: Publication) -> str:
 
 
 def _hardware(publication: Publication) -> list[str]:
-    records = [record for row in publication.table for record in row.records]
+    records = [record for cell in publication.cells for record in cell.records]
     nodes = {host for record in records for host in record.hosts}
     facts = facts_as_text(environment_section(records))
     return [
@@ -96,9 +98,7 @@ def _versions(publication: Publication) -> Markup:
         lock = f"{pin.folder}/lock.txt"
         rows += [(name, packages[name], lock) for name in PACKAGES if name in packages]
     rows.append(("TrainBench", publication.settings.trainbench, ""))
-    head = [MarkdownText(word) for word in ("repo", "commit or version", "of")]
-    table = piped(head, [[MarkdownText(word) for word in row] for row in rows])
-    return Markup(table)  # noqa: S704
+    return Markup(markdown(("repo", "commit or version", "of"), rows))  # noqa: S704
 
 
 def _sources(literals: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

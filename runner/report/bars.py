@@ -1,20 +1,18 @@
 """Throughput as bars, which are HTML: they fit any width, and their numbers link to logs. Pure."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from node.printable import printable
-from runner.figures.summary import Summary
 from runner.report.cell_labels import labels
 from runner.report.groups import MOST_CURVES, Group, axes_of, groups
 from runner.report.links import href
-from runner.tables.catalogue.every_column import missing
 from runner.tables.formatting import number_text
-from runner.tables.row import Row
+from runner.tables.row import Row, finished, log_of
 
 
-def _bar(row: Row) -> Summary | None:
-    return row.statistics.samples_per_s if row.finished else None
+def _rate(row: Row) -> float | None:
+    return cast(float | None, row["figures"]["samples_per_s"] if finished(row) else None)
 
 
 def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
@@ -23,10 +21,12 @@ def throughput_bars(table: Sequence[Row]) -> list[dict[str, Any]] | None:
     Lengths are in percent of the longest; `low` and `span` are of the 95 % interval, of
     which a bar without one says why in `lacks`.
     """
-    bars = [bar for row in table if (bar := _bar(row))]
+    bars = [
+        (rate, row["figures"]["samples_per_s_ci_high"]) for row in table if (rate := _rate(row))
+    ]
     if not bars:
         return None
-    most = max(max(bar.value, bar.ci_high or 0.0) for bar in bars)
+    most = max(max(rate, high or 0.0) for rate, high in bars)
     few = len(table) <= MOST_CURVES
     alone = Group("", tuple(range(len(table))), tuple(labels(table)))
     return [
@@ -52,24 +52,25 @@ def shared_in_title(group: Group) -> Group:
 
 
 def _length(row: Row, name: str, most: float) -> dict[str, Any]:
-    rates = _bar(row)
-    drawn = {"name": name, "status": row.status, "href": href(row.record.log), "rate": None}
-    if rates is None:
+    rate = _rate(row)
+    drawn = {"name": name, "status": row["status"], "href": href(log_of(row)), "rate": None}
+    if rate is None:
         return drawn
-    rate, p5, p95 = map(number_text, (rates.value, rates.p5, rates.p95))
-    lacks = missing(row).get("samples_per_s_ci_low", "")
+    lacks = row["missing"].get("samples_per_s_ci_low", "")
     label, low, span = f"no interval: {lacks}", None, None
-    if rates.confidence:
-        low, high = (end / most * 100 for end in rates.confidence)
+    ends = [row["figures"][f"samples_per_s_ci_{end}"] for end in ("low", "high")]
+    if None not in ends:
+        low, high = (end / most * 100 for end in ends)
         span = f"{max(high - low, 0):.2f}"
-        label = "95 % interval {} to {}".format(*map(number_text, rates.confidence))
+        label = "95 % interval {} to {}".format(*map(number_text, ends))
+    comparison = row["comparison"]
     return {
         **drawn,
-        "rate": rate,
-        "length": f"{rates.value / most * 100:.2f}",
+        "rate": number_text(rate),
+        "length": f"{rate / most * 100:.2f}",
         "low": None if low is None else f"{low:.2f}",
         "span": span,
-        "lacks": "" if rates.confidence else lacks,
-        "baseline": row.comparison is not None and row.comparison.is_baseline,
-        "title": f"{printable(row.cell)}: {rate} samples/s ({label}; p5 {p5}, p95 {p95})",
+        "lacks": "" if span else lacks,
+        "baseline": comparison is not None and comparison["is_baseline"],
+        "title": f"{printable(row['cell'])}: {number_text(rate)} samples/s ({label})",
     }

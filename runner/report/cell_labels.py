@@ -25,10 +25,11 @@ def labels(table: Sequence[Row]) -> list[str]:
     cell_labels = [_label(cell_axes, varying) for cell_axes in axes]
     if varying and len(set(cell_labels)) == len(cell_labels):
         return cell_labels
-    often = Counter(row.cell for row in table)
+    often = Counter(row["cell"] for row in table)
     return [
-        printable(row.cell if often[row.cell] == 1 else f"{row.cell} of {row.record.campaign}")
+        printable(name if often[name] == 1 else f"{name} of {row['campaign']}")
         for row in table
+        for name in [row["cell"]]
     ]
 
 

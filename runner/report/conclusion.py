@@ -4,9 +4,9 @@ Nothing is judged here: whether a difference is one is its interval's to say, an
 may be quoted the verdicts'.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from node.printable import printable
 from node.time_words import lasts
@@ -15,7 +15,8 @@ from runner.base.text import counted, listing
 from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
 from runner.tables.formatting import MISSING, axis_text, number_text
-from runner.tables.row import BaselineComparison, Row
+from runner.tables.measured_cell import MeasuredCell
+from runner.tables.row import Row, RowComparison, finished
 
 MOST_MODELS = 2  # of which the fastest cell is named
 MOST_VALUES = 8  # of an axis, in the line on what was compared
@@ -34,9 +35,9 @@ def compared_axes(table: Sequence[Row]) -> str:
     return f"{cells}: {'; '.join(sentences)}" if sentences else cells
 
 
-def ran(table: Sequence[Row]) -> str:
+def ran(cells: Sequence[MeasuredCell]) -> str:
     """Say when the runs began and ended (control node's clock, UTC), how many, on what."""
-    records = [record for row in table for record in row.records]
+    records = [record for cell in cells for record in cell.records]
     begun = [(record.began, record.wall_s) for record in records if record.began is not None]
     parts = []
     if begun:
@@ -62,12 +63,13 @@ def conclusion(table: Sequence[Row]) -> list[str]:
 
     A speed is compared where no run had a fault: a faulted one has that of its last attempt alone.
     """
-    unbroken = [row for row in table if not row.faulted]
+    unbroken = [row for row in table if not row["faulted"]]
+    sound = {(row["campaign"], row["cell_id"]) for row in unbroken}
     compared = [
-        (row, row.comparison)
+        (row, comparison)
         for row in unbroken
-        if row.finished and row.comparison and row.comparison.differences
-        if not (row.comparison.base and row.comparison.base.faulted)
+        if finished(row) and (comparison := row["comparison"]) and comparison["differences"]
+        if (row["campaign"], comparison["base"]) in sound
     ]
     return [
         *_fastest(unbroken, table, 3 if compared else 2),
@@ -88,11 +90,11 @@ def _fastest(rows: Sequence[Row], table: Sequence[Row], fewest: int) -> Iterator
     of them or more.
     """
     called = dict(zip(map(id, table), labels(table), strict=True))
-    models: dict[tuple[Any, ...], list[tuple[float, Row]]] = {}
+    models: dict[str, list[tuple[float, Row]]] = {}
     for row in rows:
-        if row.finished and row.samples_per_s:
-            model = row.record.model, row.record.sample_length
-            models.setdefault(model, []).append((row.samples_per_s, row))
+        if finished(row) and (rate := row["figures"]["samples_per_s"]):
+            model = json.dumps([row["model"], row["figures"]["tokens_per_sample"]])
+            models.setdefault(model, []).append((rate, row))
     several = [rates for rates in models.values() if len(rates) >= fewest]
     for rates in several[:MOST_MODELS]:
         (least, slow), (most, fast) = (f(rates, key=lambda pair: pair[0]) for f in (min, max))
@@ -105,43 +107,43 @@ def _fastest(rows: Sequence[Row], table: Sequence[Row], fewest: int) -> Iterator
             )
 
 
-def _against_baseline(compared: Sequence[tuple[Row, BaselineComparison]]) -> Iterator[str]:
+def _against_baseline(compared: Sequence[tuple[Row, RowComparison]]) -> Iterator[str]:
     """Say of one cell how much faster or slower it is, of several how many are and by how much."""
     speeds = [
         (row, speed)
         for row, comparison in compared
-        if (speed := comparison.differences.get("samples_per_s"))
+        if (speed := comparison["differences"].get("samples_per_s"))
     ]
     if not speeds:
         return
     comparison = compared[0][1]
-    against = f"{comparison.axis} {comparison.value}"
+    against = f"{comparison['axis']} {comparison['value']}"
     phrases = []
     for word, is_more in (("faster", True), ("slower", False)):
-        some = [speed for _, speed in speeds if speed.real and (speed.percent > 0) == is_more]
+        some = [speed for _, speed in speeds if speed["real"] and (speed["percent"] > 0) == is_more]
         if some:
-            sizes = [abs(speed.percent) for speed in some]
+            sizes = [abs(speed["percent"]) for speed in some]
             ends = dict.fromkeys(f"{end:.1f}" for end in (min(sizes), max(sizes)))
-            half = max(speed.half for speed in some)
+            half = max(speed["half"] or 0.0 for speed in some)
             phrases.append((len(some), f"{word} by {' to '.join(ends)} % (± {half:.1f})"))
-    untold = [speed for _, speed in speeds if not speed.real]
-    alike = sum(speed.interval is not None for speed in untold)
+    untold = [speed for _, speed in speeds if not speed["real"]]
+    alike = sum(speed["half"] is not None for speed in untold)
     phrases += [(alike, "as fast within the noise")] * bool(alike)
     phrases += [(len(untold) - alike, "without an interval")] * (len(untold) > alike)
-    unlike = sum(each.parity is not None and each.parity.same is False for _, each in compared)
+    unlike = sum(each["loss"] is not None and each["loss"]["same"] is False for _, each in compared)
     loss = f"; {unlike} with another loss" if unlike else ""
     if len(speeds) == 1:
         (row, speed), words = speeds[0], phrases[0][1]
-        words = words if speed.real else f"{speed.percent:+.1f} %, {words}"
-        setting = axis_text(row, comparison.axis) or MISSING
-        yield f"{comparison.axis} {setting} against {against}: {words}{loss}."
+        words = words if speed["real"] else f"{speed['percent']:+.1f} %, {words}"
+        setting = axis_text(row, comparison["axis"]) or MISSING
+        yield f"{comparison['axis']} {setting} against {against}: {words}{loss}."
     else:
         told = ", ".join(f"{count} {words}" for count, words in phrases)
         yield f"Of {len(speeds)} cells against {against}: {told}{loss}."
 
 
 def _without_result(table: Sequence[Row]) -> Iterator[str]:
-    missing = Counter(row.status for row in table if not row.finished)
+    missing = Counter(row["status"] for row in table if not finished(row))
     if missing:
         statuses = ", ".join(f"{count} {status}" for status, count in missing.items())
         cells = counted(len(table), "cell")

@@ -16,6 +16,7 @@ from runner.figures.run_curves import Points, thinned, times
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 
@@ -32,16 +33,17 @@ class DrawnRun:
     run: Record
 
 
-def curves_of(table: Sequence[Row]) -> list[DrawnRun]:
+def curves_of(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> list[DrawnRun]:
     """Return the runs whose curves are drawn, in the order of their cells."""
-    return [DrawnRun(row, run) for row in table if (run := _run(row))]
+    pairs = zip(cells, table, strict=True)
+    return [DrawnRun(row, run) for cell, row in pairs if (run := _run(cell))]
 
 
-def _run(row: Row) -> Record | None:
+def _run(cell: MeasuredCell) -> Record | None:
     """Return the run whose curves stand for the cell: the first of those that its numbers
     are from.
     """
-    _, runs = runs_that_count(row.records)
+    _, runs = runs_that_count(cell.records)
     return next((run for run in runs if run.measurement.intervals), None)
 
 
@@ -130,7 +132,7 @@ def _curves(
             marker = "o" if len(points) == 1 else None
             (line,) = axes.plot(x, y, marker=marker, markersize=3.5, **line_style(place))
             line.set_gid(f"line{index}")
-            titles[f"line{index}"] = printable(curve.row.cell)
+            titles[f"line{index}"] = printable(curve.row["cell"])
             if link := href(curve.run.log):
                 line.set_url(link)
         axes.set(xlabel="iteration", ylabel=title, ylim=limits)

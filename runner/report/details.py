@@ -13,6 +13,7 @@ from runner.report.command_text import commands
 from runner.report.links import href
 from runner.tables.environment_facts import own_facts
 from runner.tables.formatting import MISSING, number_text
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog
@@ -24,29 +25,32 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
 def details(
-    table: Sequence[Row], evidence: Evidences, inside: Mapping[str, int]
+    cells: Sequence[MeasuredCell],
+    table: Sequence[Row],
+    evidence: Evidences,
+    inside: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """Return the details of each row, in their order.
 
     `inside` has the logs that are in the page, by their links, to the number of each.
     """
-    runs = max(1, sum(len(row.records) for row in table))
+    runs = max(1, sum(len(cell.records) for cell in cells))
     letters = max(LEAST_TAIL, min(MOST_TAIL, TAILS_LETTERS // runs))
-    variables = _own_variables(table, evidence)
-    facts = own_facts(table)
+    variables = _own_variables(cells, evidence)
+    facts = own_facts(cells)
     ids = anchors(table)
     return [
         {
             "id": ids[at],
-            "cell": printable(row.cell),
+            "cell": printable(row["cell"]),
             "verdict": _verdict(row),
-            "runs": _runs(row, evidence, inside),
+            "runs": _runs(cell, evidence, inside),
             "differs": [*variables[at], *facts[at]],
             "alone": len(table) == 1,
-            **_commands(row, evidence),
-            "tails": _tails(row, evidence, letters),
+            **_commands(cell, evidence),
+            "tails": _tails(cell, evidence, letters),
         }
-        for at, row in enumerate(table)
+        for at, (cell, row) in enumerate(zip(cells, table, strict=True))
     ]
 
 
@@ -54,7 +58,7 @@ def anchors(table: Sequence[Row]) -> list[str]:
     """Return what each row is called in an address: `cell-` and its cell's id, each once."""
     names: list[str] = []
     for row in table:
-        name = anchor(row.record.cell_id)
+        name = anchor(row["cell_id"])
         names.append(f"{name}.{len(names)}" if name in names else name)
     return names
 
@@ -67,7 +71,7 @@ def anchor(cell_id: str) -> str:
 def _verdict(row: Row) -> list[dict[str, str]]:
     return [
         {"code": word, "why": printable(why), "cure": CODES[word].cure}
-        for word, why in row.verdict.items()
+        for word, why in row["verdict_reasons"].items()
     ]
 
 
@@ -75,13 +79,15 @@ def _of(record: Record, evidence: Evidences) -> Evidence | None:
     return evidence.get((record.cell_id, record.repeat))
 
 
-def _runs(row: Row, evidence: Evidences, inside: Mapping[str, int]) -> list[dict[str, Any]]:
+def _runs(
+    cell: MeasuredCell, evidence: Evidences, inside: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Return each repeat: how it ended, its own rate, when and where it ran, its logs."""
-    _, counted = runs_that_count(row.records)
-    summary = row.statistics.samples_per_s
+    _, counted = runs_that_count(cell.records)
+    summary = cell.statistics.samples_per_s
     rates = dict(zip(map(id, counted), summary.runs if summary else (), strict=False))
     runs = []
-    for record in row.records:
+    for record in cell.records:
         run_evidence, rate = _of(record, evidence), rates.get(id(record))
         runs.append(
             {
@@ -147,10 +153,10 @@ def bytes_text(count: int) -> str:
     return f"{size:.{0 if unit == 0 or size >= 10 else 1}f} {_UNITS[unit]}"
 
 
-def _commands(row: Row, evidence: Evidences) -> dict[str, Any]:
+def _commands(cell: MeasuredCell, evidence: Evidences) -> dict[str, Any]:
     """Return the commands of the run that describes the cell, and why it is missing."""
-    run_evidence = _of(row.record, evidence)
-    several = len(row.records) > 1
+    run_evidence = _of(cell.record, evidence)
+    several = len(cell.records) > 1
     if run_evidence is None:
         return {"commands": [], "command_of": "", "no_command": "it has not run"}
     return {
@@ -160,16 +166,16 @@ def _commands(row: Row, evidence: Evidences) -> dict[str, Any]:
     }
 
 
-def _tails(row: Row, evidence: Evidences, letters: int) -> list[dict[str, str]]:
+def _tails(cell: MeasuredCell, evidence: Evidences, letters: int) -> list[dict[str, str]]:
     """Return the end of the log that tells most of each repeat, of `letters` at most."""
     tails = []
-    for record in row.records:
+    for record in cell.records:
         run_evidence = _of(record, evidence)
         node = _telling(record, run_evidence) if run_evidence else None
         if node is None or not node.log.tail:
             continue
         lines = _last_lines(node.log.tail, letters)
-        whose = f"repeat {record.repeat}, {node.host}" if len(row.records) > 1 else node.host
+        whose = f"repeat {record.repeat}, {node.host}" if len(cell.records) > 1 else node.host
         tails.append({"title": printable(whose), "text": "\n".join(lines)})
     return tails
 
@@ -190,11 +196,13 @@ def _last_lines(lines: Sequence[str], letters: int) -> list[str]:
     return tail[::-1]
 
 
-def _own_variables(table: Sequence[Row], evidence: Evidences) -> list[list[tuple[str, str]]]:
+def _own_variables(
+    cells: Sequence[MeasuredCell], evidence: Evidences
+) -> list[list[tuple[str, str]]]:
     """Return each row's variables that not all cells with a command set to the same value."""
     node_variables: list[dict[str, str]] = []
-    for row in table:
-        run_evidence = _of(row.record, evidence)
+    for cell in cells:
+        run_evidence = _of(cell.record, evidence)
         nodes = [node for node in (run_evidence.nodes if run_evidence else ()) if node.commands]
         values: dict[str, dict[str, None]] = {}
         for node in nodes:

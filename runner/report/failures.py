@@ -8,15 +8,16 @@ from node.printable import printable
 from node.time_words import lasts
 from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
 from runner.tables.formatting import MISSING, number_text
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 
 MOST_RUNS = 20  # of a cell whose timelines are drawn
 _FIGURES = ("notice_s", "end_s", "restart_s", "start_s", "load_s", "running_s", "again_s")
 
 
-def failures(table: Sequence[Row]) -> dict[str, Any] | None:
+def failures(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, Any] | None:
     """Return the section's data; None where no cell has checkpoints, faults or recovery."""
-    rows = [(row, row.goodput) for row in table if row.goodput is not None]
+    rows = [(cell, cell.goodput) for cell in cells if cell.goodput is not None]
     if not rows:
         return None
     return {
@@ -26,17 +27,15 @@ def failures(table: Sequence[Row]) -> dict[str, Any] | None:
         "policies": list(_policies([goodput for _, goodput in rows])),
         "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
         "resumed": [
-            {"cell": printable(row.cell), "words": row.resumed.sentence, "same": row.resumed.same}
-            for row, _ in rows
-            if row.resumed
+            {"cell": printable(row["cell"]), **row["resumed"]} for row in table if row["resumed"]
         ],
     }
 
 
-def _bar(row: Row, goodput: Goodput) -> dict[str, Any]:
+def _bar(cell: MeasuredCell, goodput: Goodput) -> dict[str, Any]:
     total_s = sum(goodput.parts.values())
     return {
-        "cell": printable(row.cell),
+        "cell": printable(cell.record.cell),
         "percent": number_text(goodput.percent, 1),
         "total": lasts(goodput.total_s),
         "blocks": [
@@ -51,9 +50,9 @@ def _bar(row: Row, goodput: Goodput) -> dict[str, Any]:
     }
 
 
-def _timelines(row: Row) -> Iterator[dict[str, Any]]:
+def _timelines(cell: MeasuredCell) -> Iterator[dict[str, Any]]:
     """Draw the runs of a cell that had more than one attempt or session."""
-    records = [record for record in row.records if record.story and len(record.story.sessions) > 1]
+    records = [record for record in cell.records if record.story and len(record.story.sessions) > 1]
     for record in records[:MOST_RUNS]:
         assert record.story is not None
         spent = spent_in(record.story)
@@ -72,7 +71,7 @@ def _timelines(row: Row) -> Iterator[dict[str, Any]]:
             at += seconds
         begun = record.story.attempts[0].began
         yield {
-            "cell": printable(row.cell),
+            "cell": printable(cell.record.cell),
             "repeat": record.repeat,
             "blocks": blocks,
             "faults": [
@@ -104,10 +103,10 @@ def _policies(goodput: Sequence[Goodput]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _saves(row: Row, goodput: Goodput) -> dict[str, Any]:
+def _saves(cell: MeasuredCell, goodput: Goodput) -> dict[str, Any]:
     rate = goodput.bytes_per_s
     return {
-        "cell": printable(row.cell),
+        "cell": printable(cell.record.cell),
         "count": goodput.stall_s.count if goodput.stall_s else 0,
         "stall": _mean_text(goodput.stall_s),
         "durable": _mean_text(goodput.durable_s),

@@ -3,12 +3,10 @@
 from runner.base.errors import UserError
 from runner.base.escapes import MarkdownText, TerminalText
 from runner.base.grid import filled
-from runner.document.campaign_document import CampaignDocument
-from runner.document.machine_document import to_json
-from runner.tables.machine import to_csv
-from runner.tables.markdown import to_markdown
+from runner.tables.campaign_document import CampaignDocument
+from runner.tables.campaign_table import to_csv, to_markdown, to_table
+from runner.tables.machine_document import to_json
 from runner.tables.shapes import render_shape
-from runner.tables.terminal import to_table
 
 FORMATS = ("table", "markdown", "csv", "json", "html")
 
@@ -18,12 +16,13 @@ def render(
     format: str = "table",
     *,
     width: int = 120,
-    most_notes: int | None = None,
+    wide: bool = False,
+    all_notes: bool = False,
 ) -> TerminalText:
     """Write the comparison table as text that ends in a newline.
 
-    `format` is one of FORMATS; `width` is the terminal's, and `most_notes` how many notes stand
-    below the table (None: all), both for "table" only. A page has the flat table, whatever the
+    `format` is one of FORMATS; `width` is the terminal's, `wide` has every column and `all_notes`
+    all notes below it, all for "table" only. A page has the flat table, whatever the
     document's layout is; CSV has no place for what is hidden. Links to logs in "html" are
     `Record.log` as it stands: make it relative to the place where the report is written. Raises
     UserError for an unknown format, or a layout with keys that no cell has.
@@ -35,7 +34,7 @@ def render(
         from runner.report.page import to_html
 
         return TerminalText(to_html(document))
-    text = _text(document, format, width, most_notes)
+    text = _text(document, format, width, wide=wide, all_notes=all_notes)
     if document.hidden and format == "table":
         text = f"{filled(document.hidden, width)}\n\n{text}"
     elif document.hidden and format == "markdown":
@@ -43,14 +42,14 @@ def render(
     return TerminalText(text)
 
 
-def _text(document: CampaignDocument, format: str, width: int, most_notes: int | None) -> str:
+def _text(
+    document: CampaignDocument, format: str, width: int, *, wide: bool, all_notes: bool
+) -> str:
     table, layout = document.rows, document.layout
     if layout.shape != "flat":
-        return render_shape(
-            table, document.published, layout, format, width, most_notes, document.hidden
-        )
+        return render_shape(table, document.published, layout, format, width, document.hidden)
     if format == "table":
-        return to_table(table, width, most_notes)
+        return to_table(table, width, wide=wide, all_notes=all_notes)
     if format == "json":
         return to_json(document)
     writers = {"markdown": to_markdown, "csv": to_csv}

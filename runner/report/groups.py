@@ -32,10 +32,9 @@ def axes_of(table: Sequence[Row]) -> list[dict[str, str]]:
     The system is not among them where the matrix names other axes that tell all rows apart.
     """
     names = axis_names(table)
-    every_axis = dict.fromkeys(name for row in table for name in row.record.axes)
-    if every_axis and "system" not in every_axis:
-        values = [tuple(axis_text(row, name) for name in every_axis) for row in table]
-        names = list(every_axis) if len(set(values)) == len(values) else names
+    others = [name for name in names if name != "system"]
+    values = [tuple(axis_text(row, name) for name in others) for row in table]
+    names = others if others and len(set(values)) == len(values) else names
     return [
         {name: text for name in names if (text := axis_text(row, name)) is not None}
         for row in table

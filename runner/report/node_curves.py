@@ -104,7 +104,7 @@ def _node_curves(name: str, labels: tuple[str, str], curve: DrawnRun, nodes: Nod
                 )
                 (line,) = axes.plot(x, y, **style)
                 line.set_gid(f"line{index}")
-                titles[f"line{index}"] = f"{printable(curve.row.cell)}: node {rank}"
+                titles[f"line{index}"] = f"{printable(curve.row['cell'])}: node {rank}"
                 if link := href(curve.run.log):
                     line.set_url(link)
         axes.set(xlabel=along, ylabel=title)

@@ -6,7 +6,6 @@ template; only SVG made here is trusted.
 """
 
 from node.printable import printable
-from runner.document.campaign_document import CampaignDocument
 from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import details
 from runner.report.failures import failures
@@ -16,8 +15,11 @@ from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
 from runner.report.templating import templates
 from runner.report.timeline import timelines
+from runner.tables.campaign_document import CampaignDocument
+from runner.tables.columns import select
 from runner.tables.environment_facts import environment_section
-from runner.tables.selection import select_columns
+from runner.tables.notes import notes
+from runner.tables.row import PUBLISHABLE
 
 
 def to_html(
@@ -29,11 +31,11 @@ def to_html(
 
     `live` says how far a campaign is that runs: the page then reloads every 10 seconds.
     """
-    table, logs = document.rows, document.logs
-    chosen = select_columns(table)
+    table, cells, logs = document.rows, document.cells, document.logs
+    columns, shared = select(table)
     inside = {log.path: at for at, log in enumerate(log for log in logs if log.data)}
-    statuses = [row.status for row in table]
-    campaigns = dict.fromkeys(printable(row.record.campaign) for row in table)
+    statuses = [row["status"] for row in table]
+    campaigns = dict.fromkeys(printable(row["campaign"]) for row in table)
     scripts = [page_script()]
     page = templates().get_template("page/report.html.j2")
     return page.render(
@@ -44,22 +46,22 @@ def to_html(
         campaign=", ".join(campaigns) if document.title else "",
         description=document.description,
         counts=[(statuses.count(status), status) for status in dict.fromkeys(statuses)],
-        publishable=all(row.publishable for row in table),
+        publishable=all(row["verdict"] == PUBLISHABLE for row in table),
         hidden=document.hidden,
         compared=compared_axes(table),
-        ran=ran(table),
+        ran=ran(cells),
         conclusion=conclusion(table),
-        common={name: value for name, value in chosen.common.items() if name != "campaign"},
+        common={name: value for name, value in shared.items() if name != "campaign"},
         environment=environment_section(document.records),
-        table=results(table, chosen),
-        details=details(table, document.evidence, inside),
+        table=results(table, columns),
+        details=details(cells, table, document.evidence, inside),
         logs=[log for log in logs if log.data],
         logs_left_out=[log for log in logs if not log.data],
-        notes=chosen.notes,
+        notes=list(notes(table)),
         baseline=against_baseline(table),
         scaling=scaling(table),
-        plots=plots(table),
-        timelines=timelines(table),
-        failures=failures(table),
-        problems=problems(table),
+        plots=plots(cells, table),
+        timelines=timelines(cells),
+        failures=failures(cells, table),
+        problems=problems(cells),
     )

@@ -7,6 +7,7 @@ from runner.figures.run_curves import loss_curve, step_times, validation_curve
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 
 _Sampled = tuple[str, str, Literal["busy", "power_w", "memory_mib"], str]
@@ -17,12 +18,12 @@ _SAMPLED: tuple[_Sampled, ...] = (  # title, axis, quantity, what a node's value
 )
 
 
-def plots(table: Sequence[Row]) -> dict[str, Any]:
+def plots(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, Any]:
     """Draw the plots that the rows have data for."""
-    runs = curves.curves_of(table)
+    runs = curves.curves_of(cells, table)
     return {
         "throughput": throughput_bars(table),
-        "compared": any(row.comparison for row in table),
+        "compared": any(row["comparison"] for row in table),
         "memory": memory_plot(table),
         "loss": curves.panels("loss", runs, loss_curve, shared=True),
         "validation": curves.panels("validation loss", runs, validation_curve, shared=True),

@@ -9,9 +9,8 @@ from node.printable import printable
 from runner.report.groups import MOST_CURVES, axes_of
 from runner.report.links import href
 from runner.report.svg import SERIES, draw, mark
-from runner.tables.catalogue.every_column import value as value_of
 from runner.tables.formatting import number_text
-from runner.tables.row import Row, axis_names
+from runner.tables.row import Row, axis_names, finished, log_of
 from runner.terms.memory import MEMORY
 
 
@@ -24,8 +23,8 @@ def memory_plot(table: Sequence[Row]) -> dict[str, Any] | None:
         label = f"memory {figure.title}, MiB"
         rows = [
             row
-            for row in table
-            if row.finished and row.samples_per_s_per_device and value_of(row, key)
+            for row in filter(finished, table)
+            if row["figures"]["samples_per_s_per_device"] and row["figures"][key]
         ]
         if len(rows) > 1:
             return _scatter(rows, key, label)
@@ -39,15 +38,15 @@ def _scatter(rows: Sequence[Row], key: str, label: str) -> dict[str, Any]:
     def paint(axes: Axes) -> dict[str, str]:
         titles = {}
         for index, (row, value) in enumerate(zip(rows, values, strict=True)):
-            used, rate = value_of(row, key), row.samples_per_s_per_device or 0.0
+            used, rate = row["figures"][key], row["figures"]["samples_per_s_per_device"]
             colour = SERIES[kinds.index(value) % len(SERIES)]
             (point,) = axes.plot([used], [rate], "o", markersize=5, color=colour, alpha=0.85)
             point.set_gid(f"point{index}")
             titles[f"point{index}"] = (
-                f"{printable(row.cell)}: {number_text(used, 0)} MiB,"
+                f"{printable(row['cell'])}: {number_text(used, 0)} MiB,"
                 f" {number_text(rate)} samples/s per device"
             )
-            if link := href(row.record.log):
+            if link := href(log_of(row)):
                 point.set_url(link)
         axes.set(xlabel=label, ylabel="samples/s per device")
         axes.set_xlim(0, 1.06 * axes.dataLim.x1)

@@ -82,8 +82,8 @@ def _set_priority(thread: int, priority: int) -> None:
 
 def page_of(campaign: Campaign, base: Path, live: str) -> str:
     """Return the report of a campaign's folder, as collect writes it; links begin at `base`."""
-    from runner.document.campaign_reading import PAGE_LOGS_MIB, read_campaign
     from runner.report.page import to_html  # matplotlib takes a second to import
+    from runner.tables.campaign_reading import PAGE_LOGS_MIB, read_campaign
 
     document = read_campaign(campaign, base, evidence=True, logs_mib=PAGE_LOGS_MIB)
     return to_html(document, live=live)

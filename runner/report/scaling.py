@@ -9,12 +9,11 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from node.printable import printable
-from runner.figures.between_runs import rate_difference
 from runner.report.groups import MOST_PANELS, colours, groups
 from runner.report.links import href
 from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark
 from runner.tables.formatting import number_text, percent_text
-from runner.tables.row import Row
+from runner.tables.row import Row, log_of
 
 _Series = Mapping[str, Any]
 
@@ -24,7 +23,7 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
     series = _series(table)
     if not series:
         return None
-    devices = sorted({row.record.world_size for entry in series for row in entry["rows"]})
+    devices = sorted({row["figures"]["devices"] for entry in series for row in entry["rows"]})
     grouped = groups([entry["named"] for entry in series])
     by_name = colours(grouped)
     places = {
@@ -61,39 +60,32 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
 
 def _cell(entry: _Series, devices: int) -> dict[str, Any] | None:
     """Return a series at one device count; None where it has no such cell."""
-    row = next((row for row in entry["rows"] if row.record.world_size == devices), None)
+    row = next((row for row in entry["rows"] if row["figures"]["devices"] == devices), None)
     if row is None:
         return None
-    efficiency = row.scaling[entry["kind"]].efficiency * 100
+    efficiency = row["scaling"][entry["kind"]]["efficiency"] * 100
     return {
-        "cell": printable(row.cell),
-        "rate": number_text(row.samples_per_s),
-        "per_device": number_text(row.samples_per_s_per_device),
+        "cell": printable(row["cell"]),
+        "rate": number_text(row["figures"]["samples_per_s"]),
+        "per_device": number_text(row["figures"]["samples_per_s_per_device"]),
         "efficiency": percent_text(efficiency) + _half(entry, row),
-        "href": href(row.record.log),
+        "href": href(log_of(row)),
     }
 
 
 def _half(entry: _Series, row: Row) -> str:
     """Write the larger half of the efficiency's interval, of a cell that has one."""
-    interval = efficiency_interval(entry["rows"][0], row)
+    interval = efficiency_interval(entry["kind"], row)
     if interval is None:
         return ""
-    efficiency = row.scaling[entry["kind"]].efficiency * 100
+    efficiency = row["scaling"][entry["kind"]]["efficiency"] * 100
     return f" ± {max(efficiency - interval[0], interval[1] - efficiency):.1f}"
 
 
-def efficiency_interval(base: Row, row: Row) -> tuple[float, float] | None:
-    """Compute the 95 % interval of a cell's efficiency in percent, from the runs of both.
-
-    None of the base itself, which is 100 %, and of single runs.
-    """
-    if row is base:
-        return None
-    ours, theirs = row.statistics.times, base.statistics.times
-    change = rate_difference(ours, theirs).interval if ours and theirs else None
-    share = base.record.world_size / row.record.world_size
-    return change and ((100 + change[0]) * share, (100 + change[1]) * share)
+def efficiency_interval(kind: str, row: Row) -> tuple[float, float] | None:
+    """Return the 95 % interval of a cell's efficiency in percent; None of one without."""
+    low, high = row["scaling"][kind]["low"], row["scaling"][kind]["high"]
+    return None if low is None or high is None else (100 * low, 100 * high)
 
 
 def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -102,8 +94,8 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
     """
     series: dict[tuple[str, tuple[tuple[str, str], ...]], list[Row]] = {}
     for row in table:
-        for kind, scaled in row.scaling.items():
-            series.setdefault((kind, scaled.series), []).append(row)
+        for kind, scaled in row["scaling"].items():
+            series.setdefault((kind, tuple(scaled["series"].items())), []).append(row)
     result: list[dict[str, Any]] = []
     for (kind, key), rows in series.items():
         rivals = [dict(fields) for k, fields in series if k == kind]
@@ -117,7 +109,9 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
                 "kind": kind,
                 "label": ", ".join(f"{n} {v}" for n, v in labels.items()) or "all cells",
                 "named": {"scaling": kind, **labels},
-                "rows": sorted(rows, key=lambda row: (row.record.world_size, row.record.nodes)),
+                "rows": sorted(
+                    rows, key=lambda row: (row["figures"]["devices"], row["figures"]["nodes"])
+                ),
             }
         )
     return result
@@ -135,21 +129,24 @@ class _Quantity:
 
 def _ideal_rate(entry: _Series, devices: int) -> float:
     smallest = entry["rows"][0]
-    return float(smallest.samples_per_s / smallest.record.world_size * devices)
+    return float(smallest["figures"]["samples_per_s"] / smallest["figures"]["devices"] * devices)
 
 
 def _rate_interval(entry: _Series, row: Row) -> tuple[float, float] | None:
-    rate = row.statistics.samples_per_s
-    return rate.confidence if rate else None
+    low, high = (row["figures"][f"samples_per_s_ci_{end}"] for end in ("low", "high"))
+    return None if low is None or high is None else (low, high)
 
 
 _RATE = _Quantity(
-    "samples/s", lambda entry, row: row.samples_per_s or 0.0, _rate_interval, _ideal_rate
+    "samples/s",
+    lambda entry, row: float(row["figures"]["samples_per_s"] or 0.0),
+    _rate_interval,
+    _ideal_rate,
 )
 _EFFICIENCY = _Quantity(
     "efficiency, %",
-    lambda entry, row: row.scaling[entry["kind"]].efficiency * 100,
-    lambda entry, row: efficiency_interval(entry["rows"][0], row),
+    lambda entry, row: row["scaling"][entry["kind"]]["efficiency"] * 100,
+    lambda entry, row: efficiency_interval(entry["kind"], row),
     lambda entry, devices: 100.0,
 )
 
@@ -160,7 +157,7 @@ def _svg(name: str, drawn: _Quantity, series: Sequence[tuple[_Series, int]], sma
     def paint(axes: Axes) -> dict[str, str]:
         titles, ticks = {}, set()
         for index, (entry, style_index) in enumerate(series):
-            devices = [row.record.world_size for row in entry["rows"]]
+            devices = [row["figures"]["devices"] for row in entry["rows"]]
             ticks |= set(devices)
             ideal = [drawn.ideal(entry, count) for count in devices]
             axes.plot(devices, ideal, color=FAINT, linewidth=1, linestyle=(0, (1, 2)))
@@ -174,7 +171,7 @@ def _svg(name: str, drawn: _Quantity, series: Sequence[tuple[_Series, int]], sma
                     below, above = (max(value - interval[0], 0), max(interval[1] - value, 0))
                     bar = {"ecolor": style["color"], "elinewidth": 1.2, "capsize": 3}
                     axes.errorbar(
-                        row.record.world_size, value, [[below], [above]], fmt="none", **bar
+                        row["figures"]["devices"], value, [[below], [above]], fmt="none", **bar
                     )
         far = max(ticks) > 8 * min(ticks)
         if far:

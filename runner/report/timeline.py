@@ -12,7 +12,7 @@ from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, day, minute, second
 from runner.report.links import href
-from runner.tables.row import Row
+from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import NOT_ENDED, Record
 
 MOST_LANES = 60  # of more cells a lane is a node
@@ -75,11 +75,11 @@ class _Ran:
         return f"{text}, queued for {lasts(waited)} before" if waited else text
 
 
-def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
+def timelines(cells: Sequence[MeasuredCell]) -> list[dict[str, Any]]:
     """Draw one timeline a campaign, of those in which it is known when runs began."""
-    campaigns: dict[str, list[Row]] = {}
-    for row in table:
-        campaigns.setdefault(row.record.campaign, []).append(row)
+    campaigns: dict[str, list[MeasuredCell]] = {}
+    for cell in cells:
+        campaigns.setdefault(cell.record.campaign, []).append(cell)
     drawn = [_timeline(rows) for rows in campaigns.values()]
     timelines_drawn = [timeline for timeline in drawn if timeline]
     names = [printable(name) for name, timeline in zip(campaigns, drawn, strict=True) if timeline]
@@ -89,7 +89,7 @@ def timelines(table: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
+def _timeline(rows: Sequence[MeasuredCell]) -> dict[str, Any] | None:
     runs = [run for index, row in enumerate(rows) for run in _runs(row, str(index))]
     if not runs:
         return None
@@ -106,7 +106,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
         "by_cell": by_cell,
         "lanes": [
             {
-                "name": printable(rows[int(name)].cell if by_cell else name),
+                "name": printable(rows[int(name)].record.cell if by_cell else name),
                 "blocks": list(_blocks(of_lane, axis, by_cell)),
                 "waits": [
                     _extent(axis, run.queued, run.began)
@@ -127,7 +127,7 @@ def _timeline(rows: Sequence[Row]) -> dict[str, Any] | None:
     }
 
 
-def _runs(row: Row, cell: str) -> Iterable[_Ran]:
+def _runs(row: MeasuredCell, cell: str) -> Iterable[_Ran]:
     for record in row.records:
         for attempt in record.tried:
             if attempt.began is not None:

@@ -1,10 +1,11 @@
-"""The comparison table: one row per cell, compared, scaled, and written in four formats.
+"""A campaign as rows: one a cell, compared, scaled, judged, and written in four formats.
 
-Pure: records in, rows and text out. Units are in the machine names of the columns. People read a
-dash where a number is missing, machines an empty field or null; a missing number is never 0.
+Units are in the keys of the figures. People read a dash where a number is missing, machines an
+empty field or null; a missing number is never 0.
 
-    records -> build.rows: row.Row, with efficiency and baseline
-            -> machine: to_csv, to_json
-            -> columns, footnotes -> selection -> terminal: to_table, markdown: to_markdown
+    folder -> campaign_reading: campaign_document.CampaignDocument, once for all that shows it
+    records -> build: measured_cell, cell_figures -> row.Row, with efficiency, baseline, verdict
+            -> columns, notes -> campaign_table, text: terminal, Markdown, CSV
+            -> machine_document: JSON
             -> entries -> document_tables (osdi, ascend), pivot -> sheet: the four formats
 """

@@ -1,20 +1,40 @@
 """Rows against a baseline: each with the cell of the same other axes, as signed differences."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
-from runner.figures.between_runs import of_values, rate_difference
+from runner.figures.between_runs import RateDifference, of_values, rate_difference
 from runner.figures.cell_statistics import runs_that_count
-from runner.figures.parity import parity, task_differs
-from runner.figures.target import compare_learning
-from runner.tables.catalogue.every_column import COMPARED, value
+from runner.figures.parity import Parity, parity, task_differs
+from runner.figures.target import Alike, compare_learning
+from runner.tables.columns import THRESHOLDS
 from runner.tables.formatting import value_text
-from runner.tables.row import BaselineComparison, Difference, Row, axis_names
+from runner.tables.measured_cell import MeasuredCell
+from runner.tables.row import (
+    Row,
+    RowComparison,
+    RowDifference,
+    RowLearning,
+    RowLoss,
+    axis_names,
+    finished,
+    value,
+)
 
 
-def with_baseline(table: Sequence[Row], baseline: str, *, requested: bool = True) -> list[Row]:
+class Compared(NamedTuple):
+    """What a cell was compared with, and what was found: for its verdict."""
+
+    base: MeasuredCell | None = None
+    parity: Parity | None = None
+    learning: Alike | None = None
+
+
+def compare_with(
+    cells: Sequence[MeasuredCell], table: Sequence[Row], baseline: str, *, requested: bool = True
+) -> list[Compared]:
     """Compare each row with its counterpart.
 
     `baseline` is AXIS=VALUE. Where no cell has that axis or value, a person who asked for it gets a
@@ -26,7 +46,7 @@ def with_baseline(table: Sequence[Row], baseline: str, *, requested: bool = True
         if requested:
             raise
         axis, _, base_value = (side.strip() for side in baseline.partition("="))
-    axes = dict.fromkeys(name for row in table for name in row.record.axes)
+    axes = dict.fromkeys(name for cell in cells for name in cell.record.axes)
     other_axes = [name for name in axis_names(table) if name != axis]
     # An axis that a person named may imply the system: a trainer, say.
     told_apart = (
@@ -34,21 +54,50 @@ def with_baseline(table: Sequence[Row], baseline: str, *, requested: bool = True
     )
 
     def key(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-        return (row.record.campaign, *(value_text(row.value(name)) for name in names))
+        return (row["campaign"], *(value_text(value(row, name)) for name in names))
 
-    bases: list[dict[tuple[str, ...], list[Row]]] = [{} for _ in told_apart]
-    for row in table:
-        if value_text(row.value(axis)) == base_value:
+    bases: list[dict[tuple[str, ...], list[int]]] = [{} for _ in told_apart]
+    for at, row in enumerate(table):
+        if value_text(value(row, axis)) == base_value:
             for names, by_key in zip(told_apart, bases, strict=True):
-                by_key.setdefault(key(row, names), []).append(row)
-
-    def counterparts(row: Row) -> Sequence[Row]:
+                by_key.setdefault(key(row, names), []).append(at)
+    compared = []
+    for at, row in enumerate(table):
         matches = (by_key.get(key(row, n), []) for n, by_key in zip(told_apart, bases, strict=True))
-        return next(filter(None, matches), [])
+        found: Sequence[int] = next(filter(None, matches), [])
+        row["comparison"] = comparison = _comparison(axis, base_value, is_baseline=at in found)
+        if len(found) != 1:
+            comparison["note"] = (
+                f"{len(found)} cells match {axis}={base_value}"
+                if found
+                else f"no cell with {axis}={base_value} and the same other axes"
+            )
+            compared.append(Compared())
+        else:
+            base = cells[found[0]]
+            comparison["base"], comparison["cell"] = base.record.cell_id, base.record.cell
+            own = at in found
+            compared.append(
+                Compared(base)
+                if own
+                else _compare((cells[at], row), (base, table[found[0]]), comparison)
+            )
+        _add_figures(row, comparison)
+    return compared
 
-    return [
-        replace(row, comparison=_compare(row, counterparts(row), axis, base_value)) for row in table
-    ]
+
+def _comparison(axis: str, base_value: str, *, is_baseline: bool) -> RowComparison:
+    return {
+        "axis": axis,
+        "value": base_value,
+        "base": None,
+        "cell": None,
+        "is_baseline": is_baseline,
+        "note": "",
+        "differences": {},
+        "loss": None,
+        "learning": None,
+    }
 
 
 def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
@@ -62,7 +111,7 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
             f"baseline {baseline!r}: no cell has the axis {axis!r}"
             f"{nearest(axis, names)}; axes: {listed}"
         )
-    values = list(dict.fromkeys(value_text(row.value(axis)) for row in table))
+    values = list(dict.fromkeys(value_text(value(row, axis)) for row in table))
     for listed in values:
         if alike(base_value, listed):
             return axis, listed
@@ -73,49 +122,107 @@ def _parse(table: Sequence[Row], baseline: str) -> tuple[str, str]:
 
 
 def _compare(
-    row: Row, counterparts: Sequence[Row], axis: str, base_value: str
-) -> BaselineComparison:
-    comparison = BaselineComparison(
-        axis, base_value, is_baseline=any(base is row for base in counterparts)
-    )
-    if not counterparts:
-        return replace(comparison, note=f"no cell with {axis}={base_value} and the same other axes")
-    if len(counterparts) > 1:
-        return replace(comparison, note=f"{len(counterparts)} cells match {axis}={base_value}")
-    base = counterparts[0]
-    comparison = replace(comparison, base=base)
-    if comparison.is_baseline:
-        return comparison
-    differs = task_differs(row.record, base.record, schedule=False)
-    learning = compare_learning(row.target, base.target, differs)
-    comparison = replace(comparison, learning=learning)
-    for either in (row, base):
-        if not either.finished:
-            return replace(comparison, note=f"{either.cell} has no finished run")
-    if _windows_differ(row, base):
-        comparison = replace(comparison, note="the two were measured over different iterations")
-    differences = {}
-    ran, base_ran = row.statistics.times, base.statistics.times
-    between = rate_difference(ran, base_ran) if ran and base_ran else None
-    ours_rss, theirs_rss = row.statistics.rss_by_run, base.statistics.rss_by_run
-    both = ours_rss and theirs_rss
-    of_rss = rate_difference(of_values(theirs_rss), of_values(ours_rss)) if both else None
-    for name in COMPARED:
-        ours, theirs = value(row, name), value(base, name)
-        if ours is not None and theirs:
-            absolute = ours - theirs
-            sure = {"samples_per_s": between, "memory_rss_mib": of_rss}.get(name)
-            differences[name] = Difference(absolute, absolute / theirs * 100, sure)
-    _, ours_ran = runs_that_count(row.records)
+    ours: tuple[MeasuredCell, Row], theirs: tuple[MeasuredCell, Row], comparison: RowComparison
+) -> Compared:
+    (cell, row), (base, base_row) = ours, theirs
+    differs = task_differs(cell.record, base.record, schedule=False)
+    learns = compare_learning(cell.target, base.target, differs)
+    comparison["learning"] = _learning(learns)
+    for either in (row, base_row):
+        if not finished(either):
+            comparison["note"] = f"{either['cell']} has no finished run"
+            return Compared(base, learning=learns)
+    if _windows_differ(cell, base):
+        comparison["note"] = "the two were measured over different iterations"
+    ran, base_ran = cell.statistics.times, base.statistics.times
+    rss, base_rss = cell.statistics.rss_by_run, base.statistics.rss_by_run
+    both = rss and base_rss
+    sure = {
+        "samples_per_s": rate_difference(ran, base_ran) if ran and base_ran else None,
+        "memory_rss_mib": rate_difference(of_values(base_rss), of_values(rss)) if both else None,
+    }
+    for name in THRESHOLDS:
+        figure, base_figure = row["figures"][name], base_row["figures"][name]
+        if figure is not None and base_figure:
+            comparison["differences"][name] = difference(figure, base_figure, sure.get(name))
+    _, ours_ran = runs_that_count(cell.records)
     _, theirs_ran = runs_that_count(base.records)
-    return replace(comparison, differences=differences, parity=parity(ours_ran, theirs_ran))
+    losses = parity(ours_ran, theirs_ran)
+    comparison["loss"] = _loss(losses)
+    return Compared(base, losses, learns)
 
 
-def _windows_differ(row: Row, base: Row) -> bool:
+def difference(ours: float, base: float, sure: RateDifference | None = None) -> RowDifference:
+    """Subtract the baseline's figure; `sure` says how certain the percentage is, None: no noise of
+    it is known.
+    """
+    percent, half = (ours - base) / base * 100, None
+    low, high = (sure and sure.interval) or (None, None)
+    if sure and sure.interval:
+        half = sure.half
+    return {
+        "absolute": ours - base,
+        "percent": percent,
+        "low": low,
+        "high": high,
+        "half": half,
+        "real": bool(sure and sure.real and abs(percent) > sure.half),
+        "missing": sure.missing if sure else "",
+    }
+
+
+def _loss(found: Parity | None) -> RowLoss | None:
+    if found is None:
+        return None
+    return {
+        "same": found.same,
+        "at": found.at,
+        "by": found.by,
+        "tolerance": found.tolerance,
+        "points": found.points,
+        "of": found.of,
+        "why_not": found.why_not,
+        "words": found.words,
+    }
+
+
+def _learning(found: Alike | None) -> RowLearning | None:
+    if found is None:
+        return None
+    return {
+        "verdict": found.verdict,
+        "p": found.p,
+        "why_not": found.why_not,
+        "words": found.words,
+    }
+
+
+def _add_figures(row: Row, comparison: RowComparison) -> None:
+    """Put what was found among the row's figures, and why it was not."""
+    figures, differences = row["figures"], comparison["differences"]
+    loss, learning = comparison["loss"], comparison["learning"]
+    speed = differences.get("samples_per_s")
+    figures["samples_per_s_difference_percent"] = speed and speed["percent"]
+    for end in ("low", "high"):
+        key = f"samples_per_s_difference_percent_ci_{end}"
+        figures[key] = speed and (speed["low"] if end == "low" else speed["high"])
+    judged = loss if loss and loss["same"] is not None else None
+    figures["loss_parity"] = judged and ("same" if judged["same"] else "diverges")
+    figures["loss_diverges_at_iteration"] = judged and judged["at"]
+    figures["loss_difference"] = judged and judged["by"]
+    figures["learns"] = learning and learning["verdict"]
+    figures["learns_p"] = learning and learning["p"]
+    if loss and loss["same"] is None and loss["why_not"]:
+        row["missing"]["loss_parity"] = loss["why_not"]
+    if learning and learning["verdict"] is None and learning["why_not"]:
+        row["missing"]["learns"] = learning["why_not"]
+
+
+def _windows_differ(cell: MeasuredCell, base: MeasuredCell) -> bool:
     """Say whether other iterations were measured. A warm-up that was found may end elsewhere in
     each run.
     """
-    ours, theirs = row.statistics.window, base.statistics.window
-    if row.statistics.warmup_found and base.statistics.warmup_found and ours and theirs:
+    ours, theirs = cell.statistics.window, base.statistics.window
+    if cell.statistics.warmup_found and base.statistics.warmup_found and ours and theirs:
         return ours[1] != theirs[1]
     return ours != theirs

@@ -2,19 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from node.printable import printable
-from runner.figures.cell_statistics import CellStatistics, cell_statistics
-from runner.figures.goodput import goodput
-from runner.figures.target import time_to_target, time_to_validation_target
+from runner.base.escapes import plain
+from runner.figures.cell_statistics import runs_that_count
+from runner.figures.flops import Decoder
+from runner.figures.target import TimeToTarget
 from runner.matrix.published import PublishedRow
-from runner.tables.baseline import with_baseline
-from runner.tables.catalogue.every_column import for_machines, for_people, missing, value
-from runner.tables.efficiency import with_scaling
-from runner.tables.expected import with_expectations
-from runner.tables.judged import with_verdicts
-from runner.tables.row import Row, facts
-from runner.terms.record import Measurement, Record
+from runner.tables.baseline import Compared, compare_with
+from runner.tables.cell_figures import cell_figures, formula, padded_vocabulary
+from runner.tables.efficiency import add_scaling
+from runner.tables.expected import add_expectations
+from runner.tables.judged import add_verdicts
+from runner.tables.measured_cell import MeasuredCell, measured_cell, unreadable
+from runner.tables.row import PUBLISHABLE, Row, RowModel, RowRun, RowTarget, facts
+from runner.terms.cell import SEED
+from runner.terms.record import Record
+
+BILLION = 1e9
 
 
 def rows(
@@ -25,54 +30,151 @@ def rows(
     requested: bool = True,
     device_hour: float | None = None,
 ) -> list[Row]:
-    """Build one row per cell, in the order of the records.
+    """Build one row per cell, in the order of the records; as `measured`."""
+    return measured(records, baseline, published, requested=requested, device_hour=device_hour)[1]
+
+
+def measured(
+    records: Iterable[Record],
+    baseline: str | None = None,
+    published: Sequence[PublishedRow] = (),
+    *,
+    requested: bool = True,
+    device_hour: float | None = None,
+) -> tuple[list[MeasuredCell], list[Row]]:
+    """Measure each cell, and build its row, in the order of the records.
 
     `baseline` is AXIS=VALUE; `published` rows are set beside the cells that they name;
     `device_hour` is the price of one, by which cells cost something. Raises UserError when a
     baseline that was `requested` for names an axis or value that no cell has.
     """
-    cells: dict[tuple[str, str, str], list[Record]] = {}
+    by_cell: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        cells.setdefault((record.campaign, record.cell_id, record.cell), []).append(record)
-    table = with_scaling(list(map(_row, cells.values())))
-    if published:
-        table = [
-            replace(row, published=tuple(d for d in published if d.stands_beside(facts(row))))
-            for row in table
-        ]
+        by_cell.setdefault((record.campaign, record.cell_id, record.cell), []).append(record)
+    pairs = [_pair(runs, device_hour) for runs in by_cell.values()]
+    cells, table = [cell for cell, _ in pairs], [row for _, row in pairs]
+    add_scaling(cells, table)
+    for row in table if published else ():
+        _add_published(row, published)
+    compared = [Compared() for _ in cells]
     if baseline is not None:
-        table = with_baseline(table, baseline, requested=requested)
-    table = [replace(row, device_hour=device_hour) for row in with_expectations(table)]
-    return with_verdicts(list(map(_readable, table)))
+        compared = compare_with(cells, table, baseline, requested=requested)
+    add_expectations(table)
+    add_verdicts(cells, compared, table)
+    return cells, table
 
 
-def _row(runs: Sequence[Record]) -> Row:
+def _pair(runs: Sequence[Record], device_hour: float | None) -> tuple[MeasuredCell, Row]:
     try:
-        targets = time_to_target(runs), time_to_validation_target(runs)
-        spent = goodput([run.story for run in runs if run.story])
-        return Row(tuple(runs), cell_statistics(runs), *targets, goodput=spent)
-    except Exception as error:
-        return _unreadable(runs, error)
+        cell = measured_cell(runs, device_hour)
+        return cell, _row(cell)
+    except Exception as error:  # whatever its log holds: one cell's figures end no table
+        cell = unreadable(runs, error)
+        return cell, _row(cell)
 
 
-def _readable(row: Row) -> Row:
-    """Return the row, if every format can show it alone; else one that says why it has no figures.
+def _row(cell: MeasuredCell) -> Row:
+    record, basis = cell.record, cell.statistics.basis
+    figures, missing, halves = cell_figures(cell)
+    counted_by, targets = formula(cell), {"target": cell.target}
+    targets["validation_target"] = cell.validation_target
+    hosts = dict.fromkeys(run.hosts for run in cell.records if run.hosts)
+    return {
+        "campaign": record.campaign,
+        "cell": record.cell,
+        "cell_id": record.cell_id,
+        "system": record.system,
+        "status": cell.status,
+        "reason": cell.reason,
+        "numbers_from": "ok runs"
+        if basis == "ok"
+        else "steps before the run ended"
+        if basis == "incomplete"
+        else None,
+        "verdict": PUBLISHABLE,
+        "verdict_reasons": {},
+        "model": _model(cell),
+        "hosts": [list(each) for each in hosts],
+        "formula": plain(vars(counted_by)) if counted_by else None,
+        "published": [],
+        "expected": None,
+        "comparison": None,
+        "scaling": {},
+        "targets": {name: _target(each) for name, each in targets.items() if each},
+        "resumed": None,
+        "faulted": cell.faulted,
+        "notes": [*cell.statistics.unmatched.values(), *record.measurement.contradicted],
+        "axes": plain({"system": record.system, **record.axes}),
+        "parameters": plain(record.parameters),
+        "parallel": dict(record.parallel),
+        "halves": halves,
+        "figures": plain(figures),
+        "missing": missing,
+        "runs": [_run(cell, run) for run in cell.records],
+    }
 
-    One run's figures end no table.
-    """
-    try:
-        for column in for_people([row]):
-            column.text(row)
-        for column in for_machines([row]):
-            value(row, column.key)
-        facts(row)
-        missing(row)
-    except Exception as error:
-        return _unreadable(row.records, error)
-    return row
+
+def _model(cell: MeasuredCell) -> RowModel | None:
+    model, size = cell.record.model, padded_vocabulary(cell)
+    if model is None:
+        return None
+    total = active = None
+    if isinstance(model, Decoder):
+        padded = replace(model, vocab_size=(size[0] if size else 0) or model.vocab_size)
+        total, active = (count / BILLION for count in padded.parameters)
+    shape = plain(vars(model))
+    return {"shape": shape, "parameters_b": total, "active_parameters_b": active}
 
 
-def _unreadable(runs: Sequence[Record], error: Exception) -> Row:
-    reason = f"its figures cannot be shown: {printable(str(error))[:200] or type(error).__name__}"
-    row = replace(runs[0], status="unreadable", reason=reason, measurement=Measurement())
-    return Row((row,), CellStatistics())
+def _target(target: TimeToTarget) -> RowTarget:
+    return {
+        "loss": target.loss,
+        "runs": len(target.arrivals),
+        "reached": target.reached,
+        "within": target.within,
+        "not_reached": target.not_reached,
+        "figures": {
+            name: {"median": middle.median, "low": middle.low, "high": middle.high}
+            for name, middle in target.figures.items()
+        },
+    }
+
+
+def _run(cell: MeasuredCell, record: Record) -> RowRun:
+    """Return what one run was, and what it did where it gives the cell numbers."""
+    counted = runs_that_count(cell.records)[1]
+    at = next((index for index, run in enumerate(counted) if run is record), None)
+
+    def of(name: str) -> float | None:
+        summary = getattr(cell.statistics, name)
+        return None if summary is None or at is None else summary.runs[at]
+
+    arrivals = cell.target.arrivals if cell.target else ()
+    arrival = next((each for each in arrivals if each.repeat == record.repeat), None)
+    return {
+        "repeat": record.repeat,
+        "attempt": record.attempt,
+        "status": record.status,
+        "reason": record.reason,
+        "log": record.log,
+        "hosts": list(record.hosts),
+        "seed": record.parameters.get(SEED),
+        "samples_per_s": of("samples_per_s"),
+        "step_time_ms": of("step_time_ms"),
+        "memory_rss_mib": None if at is None else record.measurement.memory_rss_mib,
+        "iterations_to_target": arrival.iteration if arrival else None,
+        "iterations_trained": arrival.trained if arrival else None,
+        "iterations_per_loss": arrival.every if arrival else None,
+    }
+
+
+def _add_published(row: Row, documents: Sequence[PublishedRow]) -> None:
+    """Set the rows of documents beside the cell that they are about."""
+    known: dict[str, Any] = facts(row)
+    for document in documents:
+        if document.stands_beside(known):
+            source, hardware = document.source, document.hardware
+            figures = dict(document.figures)
+            row["published"].append({"source": source, "hardware": hardware, "figures": figures})
+    for each in reversed(row["published"]):
+        row["figures"] |= {f"published_{key}": value for key, value in each["figures"].items()}

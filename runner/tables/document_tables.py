@@ -5,24 +5,22 @@ from collections.abc import Iterator, Sequence
 from node.printable import printable
 from runner.matrix.published import PublishedRow, base_of
 from runner.matrix.table_shape import TableShape
-from runner.tables.catalogue.column import DOUBTFUL
+from runner.tables.columns import DOUBTFUL, signs
 from runner.tables.entries import (
     PRINTED_OTHERWISE,
     Entry,
     deviation,
-    difference,
+    difference_of,
     document_number,
     entries,
     split_by,
     title,
     with_difference,
 )
-from runner.tables.footnotes import of_losses, of_warmup
 from runner.tables.formatting import MISSING, value_text
-from runner.tables.judged import of_verdicts, signs
-from runner.tables.row import Difference, Row
+from runner.tables.notes import of_losses, of_verdicts, of_warmup, problems
+from runner.tables.row import Row, RowDifference, data_parallel
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
-from runner.terms.record import DATA_PARALLEL
 
 _STATUS = Head("status", "status", number=False)
 _STEPS = Head("steps_measured", "steps measured")
@@ -78,7 +76,7 @@ def _osdi(entry: Entry, published: Sequence[PublishedRow]) -> Line:
     return _line(
         entry,
         {
-            "date": _label(entry, "date", row.record.date if row else ""),
+            "date": _label(entry, "date", (row["figures"]["date"] or "") if row else ""),
             "test_num": _label(entry, "test_num", str(entry.number) if row else ""),
             "test_desc": _label(entry, "test_desc", _axes(row) if row else ""),
             "layout": _label(entry, "layout", _size(row) if row else ""),
@@ -91,15 +89,14 @@ def _osdi(entry: Entry, published: Sequence[PublishedRow]) -> Line:
 
 def _ascend(entry: Entry) -> Line:
     row = entry.row
-    record = row.record if row else None
-    model = record.model if record else None
+    model = row["model"] if row else None
     iterations = entry.value("train_iters") if row else entry.figure("steps")
     steps = float(iterations) if isinstance(iterations, int | float) else None
-    length = _label(entry, "seq_len", str(model.seq_length) if model else "")
+    length = _label(entry, "seq_len", str(model["shape"]["seq_length"]) if model else "")
     return _line(
         entry,
         {
-            "name": _label(entry, "name", printable(row.cell) if row else ""),
+            "name": _label(entry, "name", printable(row["cell"]) if row else ""),
             "params": _label(entry, "params", value_text(entry.value("model") or "")),
             "perplexity": _number(entry, "perplexity", None),
             "samples_per_s": _number(entry, "samples_per_s", None),
@@ -118,7 +115,7 @@ def _line(entry: Entry, cells: dict[str, SheetCell]) -> Line:
         "ours" if entry.row else "published",
         entry.status,
         {**cells, **more},
-        entry.row.cell if entry.row else None,
+        entry.row["cell"] if entry.row else None,
         entry.source,
     )
 
@@ -146,15 +143,15 @@ def _compared(
 ) -> SheetCell:
     value = entry.figure(key)
     if entry.row is not None:
-        compared = entry.row.comparison
-        change = compared.differences.get(key) if compared and value is not None else None
+        compared = entry.row["comparison"]
+        change = compared["differences"].get(key) if compared and value is not None else None
         text = with_difference(value, change, places) + _marks(entry, key)
         return SheetCell(
-            text + (DOUBTFUL if change and compared and compared.note else ""), value, change
+            text + (DOUBTFUL if change and compared and compared["note"] else ""), value, change
         )
     assert entry.published is not None
     base = base_of(entry.published, published)
-    change = difference(value, base.figures.get(key) if base else None)
+    change = difference_of(value, base.figures.get(key) if base else None)
     printed = entry.published.printed.get(key)
     if value is None or change is None:
         return SheetCell(_plain_or_ours(entry, value, places), value, change, printed)
@@ -163,9 +160,10 @@ def _compared(
     return SheetCell(text + wrong, value, change, printed)
 
 
-def _as_printed(change: Difference) -> str:
-    arrow = "↑" if change.percent > 0 else "↓" if change.percent < 0 else ""
-    return f"{change.absolute:+.10g},{arrow}{abs(change.percent):.1f}%"
+def _as_printed(change: RowDifference) -> str:
+    percent = change["percent"]
+    arrow = "↑" if percent > 0 else "↓" if percent < 0 else ""
+    return f"{change['absolute']:+.10g},{arrow}{abs(percent):.1f}%"
 
 
 def _marks(entry: Entry, key: str) -> str:
@@ -177,18 +175,18 @@ def _marks(entry: Entry, key: str) -> str:
 
 def _axes(row: Row) -> str:
     """Return what distinguishes the cell, except its sizes."""
-    axes = {key: value for key, value in row.axes.items() if key not in _SIZES}
+    axes = {key: value for key, value in row["axes"].items() if key not in _SIZES}
     return ", ".join(f"{key}={value_text(value)}" for key, value in axes.items())
 
 
 def _size(row: Row) -> str:
     """Write the sizes as document 003 does: `1n_8g_dp_4bs`; model parallel, `2n_8g_4dp_4mp_8bs`."""
-    record = row.record
-    data = record.parallel.get(DATA_PARALLEL, record.world_size)
-    model = record.world_size // max(data, 1)
+    figures, data = row["figures"], data_parallel(row)
+    model = figures["devices"] // max(data, 1)
     parallel = "dp" if model == 1 else f"{data}dp_{model}mp"
-    batch = MISSING if record.micro_batch_size is None else record.micro_batch_size
-    return f"{record.nodes}n_{record.devices_per_node}g_{parallel}_{batch}bs"
+    size = figures["micro_batch_size"]
+    batch = MISSING if size is None else size
+    return f"{figures['nodes']}n_{figures['devices_per_node']}g_{parallel}_{batch}bs"
 
 
 def _sheet(
@@ -200,12 +198,10 @@ def _sheet(
 def sheet_notes(group: Sequence[Entry], lines: Sequence[Line]) -> Iterator[str]:
     """Yield what a reader must know of a sheet; each note only where it applies."""
     ours = [entry.row for entry in group if entry.row]
-    if any(row.samples_per_s is not None for row in ours):
+    if any(row["figures"]["samples_per_s"] is not None for row in ours):
         yield "Ours: work over the time of the counted steps; units are in the header."
         yield from of_warmup(ours)
-    for row in ours:
-        if row.status != "ok":
-            yield f"{printable(row.cell)}: {row.status}: {printable(row.reason)}"
+    yield from problems(ours)
     yield from of_losses(ours)
     yield from of_verdicts(ours)
     sources = dict.fromkeys(

@@ -11,9 +11,9 @@ from typing import Any
 
 from node.printable import printable
 from runner.matrix.published import Printed, PublishedRow
-from runner.tables.catalogue.every_column import value as value_of
+from runner.tables.baseline import difference
 from runner.tables.formatting import MISSING, decimals, difference_text, number_text, value_text
-from runner.tables.row import Difference, Row, facts
+from runner.tables.row import Row, RowDifference, facts, finished
 
 PUBLISHED = "published"
 PRINTED_OTHERWISE = "¶"
@@ -38,7 +38,7 @@ class Entry:
     @property
     def status(self) -> str:
         """How our runs ended, or "published"."""
-        return self.row.status if self.row else PUBLISHED
+        return self.row["status"] if self.row else PUBLISHED
 
     @property
     def source(self) -> str | None:
@@ -49,7 +49,7 @@ class Entry:
     def name(self) -> str:
         """For notes."""
         if self.row:
-            return printable(self.row.cell)
+            return printable(self.row["cell"])
         labels = self.published.labels if self.published else {}
         label = next((labels[key] for key in ("test_num", "name") if key in labels), "")
         return label or ", ".join(labels.values()) or PUBLISHED
@@ -58,9 +58,9 @@ class Entry:
         """Return a number by its machine name; what a run that did not end ok has is not one."""
         if self.published is not None:
             return self.published.figures.get(key)
-        if self.row is None or not self.row.finished:
+        if self.row is None or not finished(self.row):
             return None
-        value = value_of(self.row, key)
+        value = self.row["figures"].get(key)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def value(self, key: str) -> Any:
@@ -72,7 +72,7 @@ class Entry:
                 return self.beside.labels.get(key)
             return facts(self.row).get(key)
         assert self.published is not None
-        values = facts(self.beside) if isinstance(self.beside, Row) else {}
+        values = facts(self.beside) if isinstance(self.beside, dict) else {}
         values |= self.published.cell or {}
         return self.published.labels.get(key, values.get(key))
 
@@ -85,7 +85,7 @@ class Entry:
         template = self.labels.get(label)
         if template is None or self.row is None:
             return None
-        fields = {**facts(self.row), "number": self.number, "cell": self.row.cell}
+        fields = {**facts(self.row), "number": self.number, "cell": self.row["cell"]}
 
         def fill(match: re.Match[str]) -> str:
             return value_text(fields[match[1]]) if match[1] in fields else match[0]
@@ -144,31 +144,30 @@ def title(name: Sequence[tuple[str, str]], default: str) -> str:
     return ", ".join(v if k == "table" else f"{k} {v}" for k, v in name) or default
 
 
-def difference(ours: float | None, base: float | None) -> Difference | None:
+def difference_of(ours: float | None, base: float | None) -> RowDifference | None:
     """Subtract the baseline's figure from ours; also in percent of it."""
-    if ours is None or base is None or base == 0:
-        return None
-    return Difference(ours - base, (ours - base) / base * 100)
+    return difference(ours, base) if ours is not None and base else None
 
 
-def deviation(printed: Printed, computed: Difference) -> list[str]:
+def deviation(printed: Printed, computed: RowDifference) -> list[str]:
     """List what a document printed that its own figures do not give, beyond rounding; [] is
     right.
     """
     wrong = []
-    if printed.difference is not None and abs(printed.difference - computed.absolute) > 0.5:
-        wrong.append(f"{printed.difference:+g} (its figures give {computed.absolute:+g})")
-    if printed.percent is not None and abs(printed.percent - computed.percent) > _HALF:
-        wrong.append(f"{printed.percent:+.1f} % (its figures give {computed.percent:+.1f} %)")
+    if printed.difference is not None and abs(printed.difference - computed["absolute"]) > 0.5:
+        wrong.append(f"{printed.difference:+g} (its figures give {computed['absolute']:+g})")
+    if printed.percent is not None and abs(printed.percent - computed["percent"]) > _HALF:
+        wrong.append(f"{printed.percent:+.1f} % (its figures give {computed['percent']:+.1f} %)")
     return wrong
 
 
-def with_difference(value: float | None, change: Difference | None, places: int | None) -> str:
+def with_difference(value: float | None, change: RowDifference | None, places: int | None) -> str:
     """Write a figure as document 003 does: `3849(-1754,↓31.3%)`."""
     text = number_text(value, places)
     if value is None or change is None:
         return text
-    return f"{text}({difference_text(change, places if places is not None else decimals(value))})"
+    digits = places if places is not None else decimals(value)
+    return f"{text}({difference_text(change['absolute'], change['percent'], digits)})"
 
 
 def document_number(value: float | None, places: int | None = None) -> str:

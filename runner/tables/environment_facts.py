@@ -7,7 +7,7 @@ from typing import Any
 from node.printable import printable
 from runner.base.text import listing
 from runner.tables.formatting import MISSING, value_text
-from runner.tables.row import Row
+from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import Record
 
 
@@ -37,7 +37,7 @@ def environment_section(records: Iterable[Record]) -> dict[str, Any]:
     }
 
 
-def own_facts(table: Iterable[Row]) -> list[list[tuple[str, str]]]:
+def own_facts(table: Iterable[MeasuredCell]) -> list[list[tuple[str, str]]]:
     """Return, a row at a time, what of its environment not all rows share.
 
     Of its nodes, behind their names, what is not as on most of all nodes.

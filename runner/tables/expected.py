@@ -1,16 +1,13 @@
 """A row as a speed to be judged, and as a reference for others. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from runner.expect.conditions import Subject, device_kind, precision_of
 from runner.expect.expectation import expect
 from runner.expect.references import Reference, shipped, split_text
-from runner.figures.flops import Decoder
-from runner.tables.row import Row
+from runner.tables.row import Row, finished, value
 
-BILLION = 1e9
 _SIZES = {
     "TP": "tensor_parallel",
     "PP": "pipeline_parallel",
@@ -21,25 +18,24 @@ _SIZES = {
 
 def subject_of(row: Row) -> Subject | None:
     """Return the row's speed with its conditions; None where `why_no_subject` says why."""
-    rate = row.tokens_per_s_per_device
-    if why_no_subject(row) or rate is None:
+    figures, model = row["figures"], row["model"]
+    if why_no_subject(row):
         return None
-    record, (total, active) = row.record, _parameters(row)
     return Subject(
-        tokens_per_s_per_device=rate,
-        device=row.device,
-        devices=record.world_size,
+        tokens_per_s_per_device=figures["tokens_per_s_per_device"],
+        device=figures["device"],
+        devices=figures["devices"],
         model=_model(row),
-        parameters_b=total,
-        active_parameters_b=active,
-        precision=precision_of(row.arithmetic),
-        micro_batch_size=record.micro_batch_size,
-        global_batch_size=record.global_batch_size,
-        tokens_per_sample=record.sample_length,
-        trainer=record.system,
-        recomputation=_recomputation(record.parameters),
+        parameters_b=model["parameters_b"] if model else None,
+        active_parameters_b=model["active_parameters_b"] if model else None,
+        precision=precision_of(figures["arithmetic"]),
+        micro_batch_size=figures["micro_batch_size"],
+        global_batch_size=figures["global_batch_size"],
+        tokens_per_sample=figures["tokens_per_sample"],
+        trainer=row["system"],
+        recomputation=_recomputation(row["parameters"]),
         model_parallel=split_text(
-            {word: int(row.value(name) or 1) for word, name in _SIZES.items()}
+            {word: int(value(row, name) or 1) for word, name in _SIZES.items()}
         ),
     )
 
@@ -53,11 +49,12 @@ def _recomputation(parameters: Mapping[str, Any]) -> str:
 
 def why_no_subject(row: Row) -> str:
     """Say why a row has no speed that can be compared; empty where it has one."""
-    if not row.finished:
-        return f"no run of it ended ok ({row.status})"
-    if row.tokens_per_s_per_device is None:
+    if not finished(row):
+        return f"no run of it ended ok ({row['status']})"
+    if row["figures"]["tokens_per_s_per_device"] is None:
         return "its tokens/s are not known"
-    return "" if row.device else "it names no device (CPUs are compared by `history` alone)"
+    named = row["figures"]["device"]
+    return "" if named else "it names no device (CPUs are compared by `history` alone)"
 
 
 def reference_of(row: Row, campaign: str) -> Reference | None:
@@ -65,20 +62,19 @@ def reference_of(row: Row, campaign: str) -> Reference | None:
     subject = subject_of(row)
     if subject is None:
         return None
-    rate = subject.tokens_per_s_per_device
     return Reference(
-        device=device_kind(row.device),
-        devices=row.record.world_size,
+        device=device_kind(subject.device),
+        devices=row["figures"]["devices"],
         model=subject.model or "model not named",
-        trainer=row.record.system,
-        version=str(row.record.parameters.get("pin") or ""),
-        figure=rate,
+        trainer=row["system"],
+        version=str(row["parameters"].get("pin") or ""),
+        figure=subject.tokens_per_s_per_device,
         unit="tokens_per_s_per_device",
-        quoted=f"{rate:.6g}",
-        where=row.cell,
+        quoted=f"{subject.tokens_per_s_per_device:.6g}",
+        where=row["cell"],
         address=f"campaign {campaign}",
-        read=row.record.date,
-        device_detail=_memory(row.device),
+        read=row["figures"]["date"] or "",
+        device_detail=_memory(subject.device),
         parameters_b=subject.parameters_b,
         active_parameters_b=subject.active_parameters_b,
         precision=subject.precision,
@@ -88,39 +84,37 @@ def reference_of(row: Row, campaign: str) -> Reference | None:
     )
 
 
-def with_expectations(
-    table: Sequence[Row], references: Sequence[Reference] | None = None
-) -> list[Row]:
+def add_expectations(table: Sequence[Row], references: Sequence[Reference] | None = None) -> None:
     """Set beside each row what others reached, where that can be compared.
 
     `references` None are those that come with the product; what this project measured is none.
     """
-    rows = []
     for row in table:
         subject = subject_of(row)
-        if subject is not None:
-            known = shipped() if references is None else references
-            expectation = expect(subject, [each for each in known if not each.is_ours])
-            row = replace(
-                row, expectation=expectation if expectation and expectation.comparable else None
-            )
-        rows.append(row)
-    return rows
+        if subject is None:
+            continue
+        known = shipped() if references is None else references
+        found = expect(subject, [each for each in known if not each.is_ours])
+        if found is None or not found.comparable:
+            continue
+        row["expected"] = {
+            "percent": found.percent,
+            "same": found.same,
+            "differences": found.difference_words,
+            "words": found.words,
+        }
+    if any(row["expected"] for row in table):
+        for row in table:
+            expected = row["expected"]
+            row["figures"]["expected_percent"] = expected and expected["percent"]
+            row["figures"]["expected_differences"] = (expected and expected["differences"]) or None
+            if not expected:
+                row["missing"]["expected_percent"] = "no known published figure matches"
 
 
 def _model(row: Row) -> str:
-    model = row.value("model") or row.value("flavor")
+    model = value(row, "model") or value(row, "flavor")
     return model if isinstance(model, str) else ""
-
-
-def _parameters(row: Row) -> tuple[float | None, float | None]:
-    model = row.record.model
-    if not isinstance(model, Decoder):
-        return None, None
-    padded = row.vocabulary[0] if row.vocabulary else 0
-    model = replace(model, vocab_size=padded or model.vocab_size)
-    total, active = (count / BILLION for count in model.parameters)
-    return total, active
 
 
 def _memory(device: str) -> str:

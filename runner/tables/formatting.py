@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.printable import printable
-from runner.tables.row import Difference, Row
+from runner.tables.row import Row, RowDifference, value
 
 MISSING = "–"
+MOST_DECIMALS = 9
 
 
 def value_text(value: Any) -> str:
@@ -31,8 +32,8 @@ def initials(name: str) -> str:
 
 def axis_text(row: Row, axis: str) -> str | None:
     """Return the row's value of an axis; None when neither its axes nor its parameters have one."""
-    value = row.value(axis)
-    return None if value is None and axis not in row.axes else value_text(value)
+    found = value(row, axis)
+    return None if found is None and axis not in row["axes"] else value_text(found)
 
 
 def decimals(value: float) -> int:
@@ -56,24 +57,27 @@ def percent_text(value: float | None) -> str:
     return MISSING if value is None else f"{value:.1f}%"
 
 
-def change_text(difference: Difference | None) -> str:
+def small_decimals(value: float) -> int:
+    """Say how many decimals show four significant digits of a value, below 1, too."""
+    return decimals(value) if value >= 1 else min(3 - math.floor(math.log10(value)), MOST_DECIMALS)
+
+
+def change_text(difference: RowDifference | None) -> str:
     """Write a difference in percent with the larger half of its 95 % interval: `-28.1 % ± 3.2`.
 
     Without an interval there is no ±, and a note below the table says why.
     """
     if difference is None:
         return MISSING
-    text = f"{difference.percent:+.1f} %"
-    return text if difference.interval is None else f"{text} ± {difference.half:.1f}"
+    text = f"{difference['percent']:+.1f} %"
+    return text if difference["half"] is None else f"{text} ± {difference['half']:.1f}"
 
 
-def difference_text(difference: Difference | None, places: int) -> str:
+def difference_text(absolute: float, percent: float, places: int) -> str:
     """Write a difference as document 003 does (docs/documents.md): `-1754,↓31.3%`."""
-    if difference is None:
-        return MISSING
-    percent = percent_text(abs(difference.percent))
-    arrow = "" if percent == "0.0%" else "↑" if difference.percent > 0 else "↓"
-    return f"{difference.absolute:+.{places}f},{arrow}{percent}"
+    size = percent_text(abs(percent))
+    arrow = "" if size == "0.0%" else "↑" if percent > 0 else "↓"
+    return f"{absolute:+.{places}f},{arrow}{size}"
 
 
 def short_digests(text: str) -> str:

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from node.printable import printable
-from runner.base.escapes import MarkdownText, json_text
-from runner.base.grid import aligned, filled
-from runner.tables.catalogue.every_column import COLUMNS
+from runner.base.escapes import json_text
+from runner.base.grid import filled
+from runner.tables import text
+from runner.tables.columns import COLUMNS, title
 from runner.tables.formatting import MISSING, number_text
-from runner.tables.markdown import bulleted, piped
-from runner.tables.spreadsheet import csv_text
 from runner.terms.memory import MEMORY
 
 LogRow = Mapping[str, Any]
@@ -22,7 +21,7 @@ LogRow = Mapping[str, Any]
 # like. Machines have every key.
 _TEXTS = ("log", "family", "system", "status")
 _COUNTS = {"logged_lines": "steps", "last_iteration": "iteration", "planned_iterations": "of"}
-_SPEEDS = ("step_time_ms", "samples_per_s", "samples_per_s_median", "stalls_percent")
+_SPEEDS = ("step_time_ms", "samples_per_s", "stalls_percent")
 _COLUMNS = {
     **{key: key for key in (*_SPEEDS, "tokens_per_s", "tokens_per_s_per_device", *MEMORY)},
     **{"last_loss": "final_loss", "last_validation_loss": "validation_loss"},
@@ -36,23 +35,21 @@ def render(rows: Sequence[LogRow], format: str, width: int = 120) -> str:
     if format == "csv":
         import pandas as pd  # takes most of a second to import, and only CSV needs it
 
-        return csv_text(pd.DataFrame([dict(row) for row in rows], dtype=object))
+        return text.csv_text(pd.DataFrame([dict(row) for row in rows], dtype=object))
     there = [key for key in (*_COUNTS, *_COLUMNS) if any(row[key] is not None for row in rows)]
     headers = [
         *_TEXTS,
-        *(_COUNTS.get(key) or COLUMNS[_COLUMNS[key]].one_line_title for key in there),
+        *(_COUNTS.get(key) or title(_COLUMNS[key]) for key in there),
     ]
     cells = [[_text(key, row[key]) for key in (*_TEXTS, *there)] for row in rows]
-    align = ["left"] * len(_TEXTS) + ["right"] * len(there)
+    align: text.Align = ["left" if at < len(_TEXTS) else "right" for at in range(len(headers))]
     logs: dict[str, list[str]] = {}
     for row in rows:
         logs.setdefault(row["reason"], []).append(str(row["log"]))
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in logs.items() if reason]
     if format == "markdown":
-        escaped = [list(map(MarkdownText, row)) for row in cells]
-        table = piped(list(map(MarkdownText, headers)), escaped, align)
-        return f"{table}\n\n{bulleted(map(MarkdownText, reasons))}\n"
-    table = aligned(cells, "simple", headers, align)
+        return f"{text.markdown(headers, cells, align)}\n\n{text.bulleted(reasons)}\n"
+    table = text.terminal(headers, cells, align)
     return "\n".join((table, "", *(filled(reason, width) for reason in reasons))) + "\n"
 
 

@@ -11,17 +11,12 @@ from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
-from runner.tables.catalogue.column import DOUBTFUL
-from runner.tables.catalogue.compared_columns import of_published
-from runner.tables.catalogue.every_column import column as column_of
-from runner.tables.catalogue.every_column import machine_names
-from runner.tables.catalogue.every_column import title as title_of
-from runner.tables.catalogue.every_column import value as value_of
-from runner.tables.entries import difference
-from runner.tables.footnotes import notes
+from runner.tables.columns import COLUMNS, DOUBTFUL, machine_names, published_figure, signs
+from runner.tables.columns import title as title_of
+from runner.tables.entries import difference_of
 from runner.tables.formatting import MISSING, change_text, number_text, value_text
-from runner.tables.judged import signs
-from runner.tables.row import Row, axis_names, facts
+from runner.tables.notes import notes, of_published
+from runner.tables.row import Row, axis_names, facts, finished, parallel_size
 from runner.tables.sheet import Head, Line, Sheet, SheetCell
 
 if TYPE_CHECKING:
@@ -67,6 +62,7 @@ def pivot(
         ],
         columns=[*grouping, "row"],
     )
+    bases = {(row["campaign"], row["cell_id"]): row for row in table}
     return [
         _sheet(
             ", ".join(f"{k} {v}" for k, v in zip(cut, name, strict=True)) or "all cells",
@@ -74,6 +70,7 @@ def pivot(
             rows,
             values,
             left_out,
+            bases,
         )
         for name, group in _groups(places, "sheet")
     ]
@@ -95,11 +92,12 @@ def _sheet(
     rows: Sequence[str],
     values: Sequence[str],
     left_out: Sequence[str],
+    bases: Mapping[tuple[str, str], Row],
 ) -> Sheet:
     table: list[Row] = list(group["row"])
     for _, same_position in group.groupby(["line", "beside"], sort=False)["row"]:
         if len(same_position) > 1:
-            first_cell, second_cell = (printable(row.cell) for row in same_position[:2])
+            first_cell, second_cell = (printable(row["cell"]) for row in same_position[:2])
             raise UserError(
                 f"table: {first_cell!r} and {second_cell!r} are in the same place; name in `rows`"
                 f" or `columns` the axis that separates them ({', '.join(axis_names(table))})"
@@ -111,11 +109,17 @@ def _sheet(
         header = " ".join((*column, title_of(value)))
         heads.append(Head(key, header, number=value != "status"))
     lines = [
-        _line(name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values)
+        _line(
+            name, dict(zip(here["beside"], here["row"], strict=True)), rows, beside, values, bases
+        )
         for name, here in _groups(group, "line")
     ]
     below = [*map(printable, left_out)]
-    below += [f"{printable(r.cell)}: {r.status}: {printable(r.reason)}" for r in table if r.reason]
+    below += [
+        f"{printable(r['cell'])}: {r['status']}: {printable(r['reason'])}"
+        for r in table
+        if r["reason"]
+    ]
     return Sheet(title, tuple(heads), tuple(lines), (*below, *notes(table), *of_published(table)))
 
 
@@ -125,41 +129,49 @@ def _line(
     rows: Sequence[str],
     beside: Sequence[tuple[str, ...]],
     values: Sequence[str],
+    bases: Mapping[tuple[str, str], Row],
 ) -> Line:
     cells = {key: SheetCell(text, text) for key, text in zip(rows, name, strict=True)}
     for column in beside:
         row = here.get(column)
         for value in values:
             cells[":".join((*column, value))] = (
-                SheetCell(MISSING) if row is None else _cell(row, value)
+                SheetCell(MISSING) if row is None else _cell(row, value, bases)
             )
-        steps = value_of(row, "steps_measured") if row else None
+        steps = row["figures"]["steps_measured"] if row else None
         cells[":".join((*column, "steps_measured"))] = SheetCell(number_text(steps, 0), steps)
-        status = row.status if row else None
+        status = row["status"] if row else None
         cells[":".join((*column, "status"))] = SheetCell(status or MISSING, status)
-    statuses = dict.fromkeys(row.status for row in here.values())
-    names = [row.cell for row in here.values()]
+    statuses = dict.fromkeys(row["status"] for row in here.values())
+    names = [row["cell"] for row in here.values()]
     return Line("ours", ", ".join(statuses), cells, ", ".join(names))
 
 
-def _cell(row: Row, key: str) -> SheetCell:
-    value = value_of(row, key)
+def _value(row: Row, key: str) -> Any:
+    """Return a figure, or a parallel size."""
+    return parallel_size(row, key) if key.endswith("_parallel") else COLUMNS[key].value(row)
+
+
+def _cell(row: Row, key: str, bases: Mapping[tuple[str, str], Row]) -> SheetCell:
+    value = _value(row, key)
     if isinstance(value, str | bool):
         return SheetCell(printable(str(value)), value)
-    if value is None or not row.finished:
+    if value is None or not finished(row):
         return SheetCell(MISSING)
-    text = number_text(value, column_of(key).places(value))
-    compared = row.comparison
-    change = compared.differences.get(key) if compared else None
-    if change is None and compared and compared.base and not compared.is_baseline:
-        base = value_of(compared.base, key) if compared.base.finished else None
-        change = difference(value, base)
+    text = number_text(value, COLUMNS[key].places(value) if key in COLUMNS else 0)
+    compared = row["comparison"]
+    change = compared["differences"].get(key) if compared else None
+    base = None
+    if compared and not compared["is_baseline"]:
+        base = bases.get((row["campaign"], compared["base"] or ""))
+    if change is None and base is not None and finished(base):
+        change = difference_of(value, _value(base, key))
     if change is not None:
         text += f" ({change_text(change)})"
-        text += DOUBTFUL if compared and compared.note else ""
+        text += DOUBTFUL if compared and compared["note"] else ""
     if key == "samples_per_s":
         text += signs(row)
-    printed = row.published_figure(key)
+    printed = published_figure(row, key)
     if printed is not None:
         text += f" [published {printed:.10g}]"
     return SheetCell(text, value, change)

@@ -26,7 +26,6 @@ def render_shape(
     layout: TableShape,
     format: str,
     width: int = 120,
-    most_notes: int | None = None,
     hidden: str = "",
 ) -> str:
     """Write the sheets as `format`: table, markdown, csv or json; `width` is that of notes.
@@ -37,6 +36,6 @@ def render_shape(
     if format == "json":
         return sheet.to_json(rendered, layout.shape, hidden)
     if format == "table":
-        return sheet.to_text(rendered, width, most_notes)
+        return sheet.to_text(rendered, width)
     writers = {"markdown": sheet.to_markdown, "csv": sheet.to_csv}
     return writers[format](rendered)

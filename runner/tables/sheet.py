@@ -27,10 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from runner.base.escapes import MarkdownText, json_text
 from runner.base.grid import aligned, filled
 from runner.matrix.published import Printed
-from runner.tables.footnotes import fewer_notes
-from runner.tables.markdown import bulleted, piped
-from runner.tables.row import Difference
-from runner.tables.spreadsheet import csv_text
+from runner.tables import text
+from runner.tables.row import RowDifference
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -51,7 +49,7 @@ class SheetCell:
 
     text: str
     value: Any = None
-    difference: Difference | None = None
+    difference: RowDifference | None = None
     printed: Printed | None = None
 
 
@@ -76,16 +74,14 @@ class Sheet:
     notes: tuple[str, ...] = field(default=())
 
 
-def to_text(sheets: Sequence[Sheet], width: int, most_notes: int | None = None) -> str:
-    """Write for terminals: a document's table is as wide as it is and not cut; notes fit
-    `width`, and are at most so many a sheet.
-    """
+def to_text(sheets: Sequence[Sheet], width: int) -> str:
+    """Write for terminals: a document's table is as wide as it is; notes fit `width`."""
     texts = []
     for sheet in sheets:
         rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
         headers = [head.header for head in sheet.heads]
         table = aligned(rows, "simple", headers, _alignment(sheet))
-        notes = (filled(note, width) for note in fewer_notes(sheet.notes, most_notes))
+        notes = (filled(note, width) for note in sheet.notes)
         texts.append("\n".join((sheet.title, "", table, "", *notes)).rstrip() + "\n")
     return "\n".join(texts) or "no cells\n"
 
@@ -94,19 +90,15 @@ def to_markdown(sheets: Sequence[Sheet]) -> str:
     """Write GitHub's Markdown: a bold title, the table, its notes as a list."""
     texts = []
     for sheet in sheets:
-        headers = [MarkdownText(head.header) for head in sheet.heads]
-        rows = (
-            [MarkdownText(line.cells[head.key].text) for head in sheet.heads]
-            for line in sheet.lines
-        )
-        table = piped(headers, rows, _alignment(sheet))
-        notes = bulleted(map(MarkdownText, sheet.notes))
+        rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
+        table = text.markdown([head.header for head in sheet.heads], rows, _alignment(sheet))
+        notes = text.bulleted(sheet.notes)
         title = f"**{MarkdownText(sheet.title)}**"
         texts.append("\n".join((title, "", table, "", notes)).rstrip() + "\n")
     return "\n".join(texts) or "No cells.\n"
 
 
-def _alignment(sheet: Sheet) -> list[str]:
+def _alignment(sheet: Sheet) -> text.Align:
     return ["right" if head.number else "left" for head in sheet.heads]
 
 
@@ -133,8 +125,8 @@ def _fields(sheet: Sheet, line: Line) -> dict[str, Any]:
     fields |= {key: cell.value for key, cell in line.cells.items()}
     for key, cell in line.cells.items():
         if cell.difference:
-            fields[f"{key}_difference"] = cell.difference.absolute
-            fields[f"{key}_difference_percent"] = cell.difference.percent
+            fields[f"{key}_difference"] = cell.difference["absolute"]
+            fields[f"{key}_difference_percent"] = cell.difference["percent"]
         if cell.printed:
             fields[f"{key}_printed_difference"] = cell.printed.difference
             fields[f"{key}_printed_percent"] = cell.printed.percent
@@ -143,7 +135,7 @@ def _fields(sheet: Sheet, line: Line) -> dict[str, Any]:
 
 def to_csv(sheets: Sequence[Sheet]) -> str:
     """Write CSV as the module's docstring says."""
-    return csv_text(to_frame(sheets))
+    return text.csv_text(to_frame(sheets))
 
 
 def to_json(sheets: Sequence[Sheet], shape: str, hidden: str = "") -> str:
@@ -173,7 +165,7 @@ def _line(line: Line) -> dict[str, Any]:
         "source": line.source,
         "values": {key: cell.value for key, cell in line.cells.items()},
         "differences": {
-            key: {"difference": cell.difference.absolute, "percent": cell.difference.percent}
+            key: {"difference": cell.difference["absolute"], "percent": cell.difference["percent"]}
             for key, cell in line.cells.items()
             if cell.difference
         },

@@ -11,7 +11,8 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
 from runner.load.records import record_of
-from runner.tables.build import rows
+from runner.tables.build import measured as measured_cells
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
@@ -108,19 +109,19 @@ class Readings:
         if ending in ("lost_node", "failed"):
             return reading
         try:
-            row = rows([record_of(attempt, campaign)])[0]
+            (row_cell,), (row,) = measured_cells([record_of(attempt, campaign)])
         except UserError as error:
             return replace(reading, ending="failed", reason=str(error))
         return self._judged(
-            measured(reading, row, candidate.cell(length), self.candidates.tuning), row
+            measured(reading, row_cell, candidate.cell(length), self.candidates.tuning), row
         )
 
     def _judged(self, reading: TuneReading, row: Row) -> TuneReading:
         """Refuse a run whose figures cannot be right, or that leaves too little memory."""
         if reading.ending != "ok":
             return reading
-        reasons = [row.verdict[code] for code in GATES if code in row.verdict]
-        reasons += row.record.measurement.contradicted
+        reasons = [row["verdict_reasons"][code] for code in GATES if code in row["verdict_reasons"]]
+        reasons += reading.record.measurement.contradicted if reading.record else ()
         if reading.figure is None and not reasons:
             objective = OBJECTIVES[self.candidates.tuning.objective]
             quantity = "step time" if objective.of_time else objective.unit
@@ -210,9 +211,9 @@ def ending_of(outcome: Outcome) -> TrialEnding | None:
     return "refused" if outcome.status == "diverged" else "failed"
 
 
-def measured(reading: TuneReading, row: Row, cell: Cell, tuning: Tuning) -> TuneReading:
+def measured(reading: TuneReading, run: MeasuredCell, cell: Cell, tuning: Tuning) -> TuneReading:
     """Add a run's figures."""
-    statistics, measurement = row.statistics, row.record.measurement
+    statistics, measurement = run.statistics, run.record.measurement
     time = statistics.step_time_ms
     step_s = time.value / 1000 if time else None
     figure = step_s / work_of(cell, tuning) if step_s else None
@@ -231,7 +232,7 @@ def measured(reading: TuneReading, row: Row, cell: Cell, tuning: Tuning) -> Tune
         memory_mib=next((peak for peak in peaks if peak), measurement.memory_rss_mib),
         loss=statistics.final_loss,
         drift_percent=drift.percent if drift and drift.beyond_noise else None,
-        record=row.record,
+        record=run.record,
     )
 
 

@@ -12,8 +12,8 @@ from runner.figures.between_runs import CellTimes, RateDifference, of_values, pa
 from runner.figures.noisy_bisection import BisectEnd, BisectStep, PairReading, Posterior
 from runner.folder.campaign import Campaign
 from runner.load.installed_facts import differing, installed_facts
-from runner.tables.catalogue.every_column import title
-from runner.tables.markdown import bulleted
+from runner.tables.columns import title
+from runner.tables.text import bulleted
 from runner.terms.bisected import BisectAnswer, Bisected, BisectPair
 from runner.versions.version import Version, VersionCell
 
@@ -133,7 +133,7 @@ def to_text(bisected: Bisected, form: str) -> str:
         return json.dumps(bisected.to_json(), indent=1) + "\n"
     first_line, *other_lines = lines_of(bisected)
     if form == "markdown":
-        return f"**{MarkdownText(first_line)}**\n\n{bulleted(map(MarkdownText, other_lines))}\n"
+        return f"**{MarkdownText(first_line)}**\n\n{bulleted(other_lines)}\n"
     return "".join(f"{line}\n" for line in (first_line, *(f"  {line}" for line in other_lines)))
 
 

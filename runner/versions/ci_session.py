@@ -7,14 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from runner.base.errors import UserError
 from runner.compare.quantity import Judging
 from runner.compare.side import Side
 from runner.compare.verdicts import CampaignComparison, compare_campaigns
-from runner.document.campaign_reading import read_campaign
-from runner.document.machine_document import values
 from runner.figures.between_runs import comparisons_for
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -24,7 +21,9 @@ from runner.launch.engines import engine_of
 from runner.launch.view import View
 from runner.load.installed_facts import installed_facts
 from runner.plan.make import campaign_name
-from runner.tables.catalogue.every_column import JUDGED, THRESHOLDS
+from runner.tables.campaign_reading import read_campaign
+from runner.tables.columns import JUDGED, THRESHOLDS
+from runner.tables.row import Row
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.run import Run
@@ -214,12 +213,12 @@ class CiSession:
 
     def result(self, tally: Tally | None = None) -> CiResult:
         """Compare what ran."""
-        table = values(read_campaign(self.campaign, Path.cwd()))
-        sides = {label: self._side(label, table) for label in self.cells_by_version}
+        rows = read_campaign(self.campaign, Path.cwd()).rows
+        sides = {label: self._side(label, rows) for label in self.cells_by_version}
         head = sides[self.options.head.label]
         base = sides[self.options.base.label]
         failed = [
-            f"{row['cell']} of {item.name}: {row['status']}: {row.get('reason') or 'unknown'}"
+            f"{row['cell']} of {item.name}: {row['status']}: {row['reason'] or 'unknown'}"
             for item in sides.values()
             for row in item.rows
             if row["status"] != "ok"
@@ -238,7 +237,7 @@ class CiSession:
             return dict(self.options.limits)
         rows = [*base.rows, *head.rows]
         for name in SPEED:
-            if rows and all(row.get(name) is not None for row in rows):
+            if rows and all(row["figures"].get(name) is not None for row in rows):
                 return {name: THRESHOLDS["samples_per_s"]}
         return {"samples_per_s": THRESHOLDS["samples_per_s"]}
 
@@ -250,14 +249,14 @@ class CiSession:
             " difference of the threshold would not show"
         )
 
-    def _side(self, label: str, table: Mapping[str, Any]) -> Side:
+    def _side(self, label: str, table: Sequence[Row]) -> Side:
         """Return the rows of a version as a campaign's of its own, named as in the matrix."""
         shared = {item.cell.digest: item.shared_name for item in self.cells_by_version[label]}
         by_name = {
             item.cell.name: shared[item.cell.digest] for item in self.cells_by_version[label]
         }
-        rows = [
-            {**row, "cell": by_name[row["cell"]]} for row in table["rows"] if row["cell"] in by_name
+        rows: list[Row] = [
+            {**row, "cell": by_name[row["cell"]]} for row in table if row["cell"] in by_name
         ]
         facts: dict[str, str] = {}
         for item in self.cells_by_version[label]:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
 from runner.compare import rendering
-from runner.tables.markdown import bulleted
+from runner.tables.text import bulleted
 from runner.versions.ci_session import CiResult
 
 CODES = {"same": 0, "better": 0, "worse": 1, "cannot_tell": 3, "failed": 4}
@@ -34,7 +34,7 @@ def to_text(result: CiResult, title: str, form: str, width: int) -> str:
     if form == "markdown":
         head = f"**{MarkdownText(f'{title}: {WORDS[verdict]}')}**\n\n"
         if comparison is None:
-            return head + bulleted(map(MarkdownText, map(printable, result.failed))) + "\n"
+            return head + bulleted(map(printable, result.failed)) + "\n"
         return head + rendering.to_markdown(comparison)
     head = f"{printable(title)}: {WORDS[verdict]}\n"
     if comparison is None:

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.base.errors import UserError
+from runner.figures.cell_statistics import cell_statistics
 from runner.figures.summary import Summary
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.judge.decide import is_finished
 from runner.load.records import record_of
-from runner.tables.build import rows
 from runner.terms.outcome import Outcome
 
 NO_FIGURE = "its log does not show {}"
@@ -55,7 +55,7 @@ class RunFigures:
 
     def _value(self, attempt: Attempt) -> float | None:
         try:
-            statistics = rows([record_of(attempt, self.campaign)])[0].statistics
+            statistics = cell_statistics([record_of(attempt, self.campaign)])
         except UserError:
             return None
         quantity: Summary | float | None = getattr(statistics, self.figure)

@@ -100,7 +100,7 @@ def _rows(runs: Path) -> dict[str, dict[str, Any]]:
     answer = said(["collect", "--runs", str(runs), *FLAT])
     if "report it with" in answer.out:
         raise FindingError("no kind of file refuses it: what catches all else does")
-    return {row["cell"]: row for row in strict("collect", answer.out)["rows"]}
+    return {row["cell"]: {**row["figures"], **row} for row in strict("collect", answer.out)["rows"]}
 
 
 def again(runs: Path, path: str) -> None:

@@ -239,10 +239,11 @@ def test_collect_as_json_has_numbers_for_what_trained_and_none_for_what_did_not(
 ) -> None:
     rows = as_json(bench)
     assert [row["status"] for row in rows] == ["ok", "ok", "failed", "no_steps"]
-    assert rows[0]["samples_per_s"] == pytest.approx(8000, rel=0.01)  # as the stand-in prints
-    assert rows[3]["samples_per_s"] is None
-    assert rows[0]["memory_rss_mib"] == 100.0
-    assert (rows[0]["memory_allocated_mib"], rows[0]["memory_used_mib"]) == (None, None)
+    # As the stand-in prints.
+    assert rows[0]["figures"]["samples_per_s"] == pytest.approx(8000, rel=0.01)
+    assert rows[3]["figures"]["samples_per_s"] is None
+    assert rows[0]["figures"]["memory_rss_mib"] == 100.0
+    assert rows[0]["figures"]["memory_allocated_mib"] is None
     name = bench.campaign.name
     assert as_json(bench, name) == as_json(bench, "--campaign", name) == rows
 
@@ -327,7 +328,7 @@ def test_a_campaign_grows_and_says_beforehand_what_that_is(
         *(("zero_stage=0", "ok"), ("zero_stage=1", "ok"), ("zero_stage=3", "pending")),
         ("env=ACT:exit_3,zero_stage=2", "failed"),  # by its keys' order today; its folder stays
     ]
-    assert {row["warmup_iters"] for row in table["rows"][:2]} == {3}
+    assert {row["figures"]["warmup_iters"] for row in table["rows"][:2]} == {3}
     assert lines[1] in collect(bench, "--format", "csv").stderr
     assert lines[1] in runner("compare", str(bench.campaign), str(bench.campaign)).stdout
     kept = runner("export", str(bench.campaign), "-o", str(folder / "grown.tar.gz"))

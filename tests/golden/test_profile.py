@@ -51,7 +51,8 @@ def test_a_trace_comes_home_and_its_steps_are_not_counted(tmp_path: Path, root: 
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
     assert row["status"] == "ok"
-    assert (row["window_first_iteration"], row["window_last_iteration"]) == (8, 12)
+    window = [row["figures"][f"window_{end}_iteration"] for end in ("first", "last")]
+    assert window == [8, 12]
     assert row["verdict_reasons"]["profiled"] == "torch, iterations 5 to 6 of ranks 1"
     (node,) = row["runs"][0]["nodes"]
     assert [Path(path).name for path in node["traces"]] == ["rank1.json.gz"]

@@ -214,7 +214,7 @@ def test_trained_in_containers_and_nothing_left(group: Group, tmp_path: Path) ->
     assert done.stdout, done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert [row["status"] for row in rows] == ["ok"] * 3, done.stderr
-    assert len({row["final_loss"] for row in rows}) == 1, rows
+    assert len({row["figures"]["final_loss"] for row in rows}) == 1, rows
     assert left(group) == []
 
     long = {**matrix, "defaults": {**matrix["defaults"], "train_iters": 5000}}

@@ -53,13 +53,15 @@ def test_faults_cost_time_and_nothing_else(tmp_path: Path, real_nodes: RealNodes
     assert all(row["status"] == "ok" for row in by.values())
     for name in ("rank", "spare", "shrink"):
         row = by[name]
-        assert row["final_loss"] == by["none"]["final_loss"], name
-        assert row["faults"] == 1
-        assert row["recovery_lost_steps"] >= 0  # a poll may come right after the next checkpoint
-        assert 0 < row["goodput_percent"] < by["none"]["goodput_percent"]
+        assert row["figures"]["final_loss"] == by["none"]["figures"]["final_loss"], name
+        assert row["figures"]["faults"] == 1
+        # A poll may come right after the next checkpoint.
+        assert row["figures"]["recovery_lost_steps"] >= 0
+        assert 0 < row["figures"]["goodput_percent"] < by["none"]["figures"]["goodput_percent"]
         assert "resume_differs" not in row["verdict"]
     for name in ("stop", "slow"):
-        assert (by[name]["faults"], by[name]["final_loss"]) == (1, by["none"]["final_loss"]), name
+        assert by[name]["figures"]["faults"] == 1
+        assert by[name]["figures"]["final_loss"] == by["none"]["figures"]["final_loss"], name
     for lie in LIES:
         assert "resume_differs" in by[f"{lie} kill_rank:1@25"]["verdict"]
         assert "resume_differs" not in by[f"{lie} none"]["verdict"]
@@ -98,5 +100,5 @@ def test_torch_goes_on_with_fewer_nodes(tmp_path: Path, real_nodes: RealNodes) -
     done = Bench(tmp_path, group.inventory, cells).run("--format", "json", timeout=400)
     assert done.returncode == 0, done.stderr
     whole, fewer = rows(done.stdout)
-    assert fewer["final_loss"] == pytest.approx(whole["final_loss"], abs=2e-4)
+    assert fewer["figures"]["final_loss"] == pytest.approx(whole["figures"]["final_loss"], abs=2e-4)
     assert "resume_differs" not in fewer["verdict"]

@@ -70,9 +70,11 @@ def test_every_way_to_spread_it_gives_the_same_losses(
     done = bench.run("--format", "json", timeout=2000)
     assert done.stdout, done.stderr
     rows = json.loads(done.stdout)["rows"]
-    print("\n".join(f"{row['status']} {row['final_loss']} {row['cell']}" for row in rows))
+    print(
+        "\n".join(f"{row['status']} {row['figures']['final_loss']} {row['cell']}" for row in rows)
+    )
     assert [row["status"] for row in rows] == ["ok"] * len(CELLS), done.stderr
     for low in (False, True):  # DeepSpeed rounds its weights where autocast rounds what it computes
-        losses = [row["final_loss"] for row, cell in zip(rows, CELLS, strict=True)
+        losses = [row["figures"]["final_loss"] for row, cell in zip(rows, CELLS, strict=True)
                   if ("precision" in cell) == low]  # fmt: skip
         assert max(losses) - min(losses) < 1e-3, (low, losses)

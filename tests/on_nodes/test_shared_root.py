@@ -51,7 +51,7 @@ def losses(folder: Path, group: Group, name: str) -> list[float]:
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)["rows"][0]
     assert row["status"] == "ok"
-    return [row["final_loss"]]
+    return [row["figures"]["final_loss"]]
 
 
 def test_setup_installs_once_and_runs_do_not_collide(tmp_path: Path, real_nodes: RealNodes) -> None:

@@ -62,7 +62,7 @@ def test_trains_on_four_nodes_after_setup(tmp_path: Path, group: Group) -> None:
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
     assert row["status"] == "ok"
-    assert 4.0 < row["final_loss"] < 8.2  # ln(4096) is 8.3: it fell
+    assert 4.0 < row["figures"]["final_loss"] < 8.2  # ln(4096) is 8.3: it fell
 
 
 @pytest.mark.nightly("nodes")

@@ -52,7 +52,7 @@ def losses(bench: Bench) -> dict[str, float]:
     )
     rows = json.loads(said.stdout)["rows"]
     assert all(row["status"] == "ok" for row in rows), said.stdout
-    return {row["cell"]: row["final_loss"] for row in rows}
+    return {row["cell"]: row["figures"]["final_loss"] for row in rows}
 
 
 def test_both_modes_train_as_over_ssh(slurm: SlurmCluster) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from runner.base.escapes import TerminalText
-from runner.document.campaign_document import CampaignDocument
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
 from runner.report import formats
-from runner.tables.build import rows
+from runner.tables.build import measured
+from runner.tables.campaign_document import CampaignDocument
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidences, PackedLog
 
@@ -23,8 +23,10 @@ def document_of(
     logs: Sequence[PackedLog] = (),
 ) -> CampaignDocument:
     """Return the document that a campaign with these runs has."""
+    cells, rows = measured(records, baseline, published)
     return CampaignDocument(
-        rows=rows(records, baseline, published),
+        rows=rows,
+        cells=cells,
         layout=layout or TableShape(),
         published=published,
         hidden=hidden,
@@ -39,13 +41,14 @@ def render(
     baseline: str | None = None,
     *,
     width: int = 120,
+    wide: bool = False,
     layout: TableShape | None = None,
     published: Sequence[PublishedRow] = (),
     hidden: str = "",
     evidence: Evidences | None = None,
 ) -> TerminalText:
-    """Write them in a format."""
+    """Write them in a format; a `wide` table has every column and all notes."""
     document = document_of(
         records, baseline, layout=layout, published=published, hidden=hidden, evidence=evidence
     )
-    return formats.render(document, format, width=width)
+    return formats.render(document, format, width=width, wide=wide, all_notes=wide)

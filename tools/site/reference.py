@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from runner.__main__ import parser
-from runner.tables.catalogue.every_column import for_people, machine_names
+from runner.tables.columns import for_people, machine_names
 from tools.site.links import ROOT, Sheet
 from tools.site.schemas import FILES
 

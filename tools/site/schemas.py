@@ -14,7 +14,8 @@ from runner.folder.events import Event
 from runner.folder.hidden import Hidden
 from runner.launch.campaign_status import _DRAWN, Status
 from runner.load.log_result import LogResult
-from runner.tables.catalogue.every_column import COLUMNS, for_machines
+from runner.tables.columns import COLUMNS, PEOPLE
+from runner.tables.row import Row, RowRun
 from runner.terms.bisected import Bisected
 from runner.terms.outcome import Outcome
 from runner.terms.printed_answers import ANSWERS
@@ -278,23 +279,18 @@ def _tune_plan() -> Schema:
 
 
 def _table() -> Schema:
-    """`collect --format json`: columns of a baseline, and of documents, where the table has one."""
-    formula = keys(id=TEXT, expression=TEXT, meaning=TEXT, source=TEXT)
-    scaling = keys(efficiency=maybe(NUMBER), base_cell=TEXT, base_devices=WHOLE)
-    cell = {
-        **keys(
-            {key: column.json_schema() for key, column in COLUMNS.items() if column.value},
-            axes=ANY_OBJECT,
-            parameters=with_words("each parameter that the cell ran with", ANY_OBJECT),
-            missing=with_words("column to why it is null", named(TEXT)),
-            verdict_reasons=with_words("code to why the cell is not publishable", named(TEXT)),
-            scaling=keys({"strong": scaling, "weak": scaling}),
-            runs={**listed(_run()), "minItems": 1},
-            data_parallel=WHOLE,
+    """`collect --format json`: figures of a baseline, of documents, of experts where there are."""
+    cell = of(Row)
+    texts = {*PEOPLE, *cell["properties"]}
+    figures = {key: column.json_schema() for key, column in COLUMNS.items() if key not in texts}
+    cell["properties"] |= {
+        "figures": with_words(
+            "each figure by its key (docs/measures.md); null where it is not known",
+            {"type": "object", "properties": figures, "additionalProperties": NUMBER},
         ),
-        "patternProperties": {"_parallel$": with_words("of a system of the table", WHOLE)},
+        "missing": with_words("figure to why it is null", named(TEXT)),
+        "runs": {**listed(_run()), "minItems": 1},
     }
-    cell["required"] = [*(column.key for column in for_machines([])), *cell["required"]]
     published = keys(
         source=TEXT,
         hardware=TEXT,
@@ -303,12 +299,11 @@ def _table() -> Schema:
         figures=named(NUMBER),
     )
     return keys(
-        {"title": TEXT, "description": TEXT},
+        title=TEXT,
+        description=TEXT,
         schema=VERSION,
         campaign={"anyOf": [TEXT, listed(TEXT), {"type": "null"}]},
         hidden=HIDDEN,
-        common=ANY_OBJECT,
-        formula={"anyOf": [formula, listed(formula), {"type": "null"}]},
         environment=named(TEXT),
         rows=listed(cell),
         published=listed(published),
@@ -316,7 +311,7 @@ def _table() -> Schema:
 
 
 def _run() -> Schema:
-    """A run of a cell: what `to_json` of runner/document/machine_document.py writes."""
+    """A run of a cell: what `to_json` of runner/tables/machine_document.py writes."""
     curve = listed({**listed(NUMBER), "minItems": 2, "maxItems": 2})
     node = keys(
         rank=WHOLE,
@@ -329,35 +324,19 @@ def _run() -> Schema:
         traces=with_words("a profiler's, in the run's folder", listed(TEXT)),
         log=keys(path=TEXT, bytes=maybe(WHOLE), missing=TEXT),
     )
-    return keys(
-        {
-            "iterations_to_target": maybe(WHOLE),
-            "iterations_trained": WHOLE,
-            "iterations_per_loss": NUMBER,
-            "samples_per_s": maybe(NUMBER),
-            "step_time_ms": maybe(NUMBER),
-            "memory_rss_mib": maybe(NUMBER),
-            "began": with_words("epoch seconds, by the control node's clock", maybe(NUMBER)),
-            "wall_s": NUMBER,
-            "curves": with_words(
-                "(iteration, value), at most 300 points: medians of neighbours",
-                keys(dict.fromkeys(("loss", "validation_loss", "step_time_ms"), curve)),
-            ),
-            "nodes": with_words(
-                "what each node started, by rank; a value that is named like a secret is masked",
-                listed(node),
-            ),
-            "evidence_missing": with_words(
-                "why no node has a command; empty where they have", TEXT
-            ),
-        },
-        repeat=WHOLE,
-        attempt=WHOLE,
-        status=TEXT,
-        reason=TEXT,
-        log=TEXT,
-        hosts=listed(TEXT),
-        seed=maybe(WHOLE),
+    return with_keys(
+        of(RowRun),
+        began=with_words("epoch seconds, by the control node's clock", maybe(NUMBER)),
+        wall_s=NUMBER,
+        curves=with_words(
+            "(iteration, value), at most 300 points: medians of neighbours",
+            keys(dict.fromkeys(("loss", "validation_loss", "step_time_ms"), curve)),
+        ),
+        nodes=with_words(
+            "what each node started, by rank; a value that is named like a secret is masked",
+            listed(node),
+        ),
+        evidence_missing=with_words("why no node has a command; empty where they have", TEXT),
     )
 
 

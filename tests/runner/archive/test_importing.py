@@ -16,10 +16,8 @@ from runner.commands.parse import parse
 from runner.figures.learning import last_loss
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
-from runner.tables.build import rows
-from runner.tables.catalogue.every_column import missing
-from runner.tables.catalogue.every_column import value as machine_value
-from runner.tables.terminal import to_table
+from runner.tables.build import measured, rows
+from runner.tables.campaign_table import to_table
 from runner.terms.cell import Matrix
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
@@ -67,11 +65,12 @@ def test_each_log_is_a_cell_that_collect_reads(runs: Path, tmp_path: Path) -> No
     assert [fast.status, other.status] == ["ok", "ok"]
     assert (fast.world_size, fast.global_batch_size, fast.hosts) == (8, 64, ())
     first, second = rows([fast, other])
-    assert first.samples_per_s == pytest.approx(64 / 1.003, rel=1e-3)
-    assert first.samples_per_s_per_device == pytest.approx(8 / 1.003, rel=1e-3)
-    assert (first.mfu_percent, first.tokens_per_s) == (None, None)  # nobody said it
-    assert "imported" in first.verdict
-    assert second.samples_per_s == pytest.approx(4, rel=1e-2)
+    assert first["figures"]["samples_per_s"] == pytest.approx(64 / 1.003, rel=1e-3)
+    assert first["figures"]["samples_per_s_per_device"] == pytest.approx(8 / 1.003, rel=1e-3)
+    assert first["figures"]["mfu_percent"] is None  # nobody said it
+    assert first["figures"]["tokens_per_s"] is None
+    assert "imported" in first["verdict_reasons"]
+    assert second["figures"]["samples_per_s"] == pytest.approx(4, rel=1e-2)
 
 
 def alike(one: float | None, other: float | None) -> bool:
@@ -86,24 +85,24 @@ def test_collect_reads_each_family_as_parse_does(runs: Path) -> None:
     recorded = [path for path in DATA.rglob("*.log") if path.parent.name != "torchrun"]
     told = ("--devices", "8", "--tokens-per-sample", "1024", "--warmup-iters", "0")
     assert bring(runs, *recorded, *told) == 0
-    table = rows(records(runs))
-    assert len({row.record.parameters["log"] for row in table}) > 4
-    for path, row in zip(recorded, table, strict=True):
+    cells, _ = measured(records(runs))
+    assert len({cell.record.parameters["log"] for cell in cells}) > 4
+    for path, cell in zip(recorded, cells, strict=True):
         read = parse([path], None, devices=8, tokens_per_sample=1024, warmup_iters=0)
         system = read["family"] if read["system"] == "command" else read["system"]
-        assert (row.record.system, row.status) == (system, read["status"]), path
-        rate = row.statistics.samples_per_s
-        if row.record.measurement.rate_doubt:  # of a log that says another length than it was told
+        assert (cell.record.system, cell.status) == (system, read["status"]), path
+        rate = cell.statistics.samples_per_s
+        if cell.record.measurement.rate_doubt:  # of a log that says another length than it was told
             assert "the log says 2048, not --tokens-per-sample 1024" in read["reason"]
             assert rate is None
             continue
-        time = row.statistics.step_time_ms
+        time = cell.statistics.step_time_ms
         for figure, key in ((rate, "samples_per_s"), (time, "step_time_ms")):
             assert alike(figure.value if figure else None, read[key]), path
             assert alike(figure.median if figure else None, read[f"{key}_median"]), path
-        assert alike(row.statistics.stalls_percent, read["stalls_percent"]), path
-        if row.status == "ok":
-            assert last_loss(row.record.measurement.intervals)[0] == read["last_loss"], path
+        assert alike(cell.statistics.stalls_percent, read["stalls_percent"]), path
+        if cell.status == "ok":
+            assert last_loss(cell.record.measurement.intervals)[0] == read["last_loss"], path
 
 
 def test_no_default_of_a_system_is_taken_for_a_fact(runs: Path, tmp_path: Path) -> None:
@@ -125,10 +124,13 @@ def test_what_the_user_says_gives_tokens_and_mfu(runs: Path, tmp_path: Path) -> 
     (row,) = rows([record])
     assert record.axes == {"precision": "bf16", "lr": 3e-4, "tensor_parallel": 2}
     assert record.parallel == {"tensor_parallel": 2}
-    assert row.tokens_per_s == pytest.approx(63_800, rel=1e-2)
-    assert row.mfu_percent == pytest.approx(100 * 63.8e3 * 1e9 / 8 / 989.5e12, rel=1e-2)
-    assert "unknown_peak" not in row.verdict
-    assert (row.hfu_percent, "computed again" in missing(row)["hfu_percent"]) == (None, True)
+    assert row["figures"]["tokens_per_s"] == pytest.approx(63_800, rel=1e-2)
+    assert row["figures"]["mfu_percent"] == pytest.approx(
+        100 * 63.8e3 * 1e9 / 8 / 989.5e12, rel=1e-2
+    )
+    assert "unknown_peak" not in row["verdict_reasons"]
+    assert row["figures"]["hfu_percent"] is None
+    assert "computed again" in row["missing"]["hfu_percent"]
 
 
 def test_importing_again_adds_cells_and_repeats(
@@ -207,10 +209,10 @@ def test_a_run_that_never_trained_and_one_that_was_cut(runs: Path, tmp_path: Pat
     why = "the log ends at iteration 20 of 50, and nothing in it says why"
     assert (second.status, second.reason) == ("unfinished", why)
     assert len(second.measurement.intervals) == 20
-    table = to_table(rows([second]))
+    table = to_table(rows([second]), wide=True)
     assert "unfinished" in table
     assert " 20/50 " in table
-    row = {key: machine_value(rows([second])[0], f"iterations_{key}") for key in PROGRESS}
+    row = {key: rows([second])[0]["figures"][f"iterations_{key}"] for key in PROGRESS}
     assert row == {"trained": 20, "planned": 50}
 
 
@@ -228,9 +230,9 @@ def test_a_rate_that_the_lines_themselves_refute_is_no_figure(runs: Path, tmp_pa
     )
     assert bring(runs, path, *DEVICES) == 0
     (row,) = rows(records(runs))
-    assert row.samples_per_s is None
-    assert "rate x time of the log's lines make 0.015" in missing(row)["samples_per_s"]
-    assert row.statistics.step_time_ms
+    assert row["figures"]["samples_per_s"] is None
+    assert "rate x time of the log's lines make 0.015" in row["missing"]["samples_per_s"]
+    assert row["figures"]["step_time_ms"]
 
 
 def test_names_tell_logs_of_one_name_apart(tmp_path: Path) -> None:
@@ -343,7 +345,10 @@ def test_an_imported_run_is_compared_and_sent_as_any_other(
     assert main(["export", *words]) == 0
     assert main(["collect", "--campaign", str(target), "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert (row["samples_per_s"], row["system"]) == (pytest.approx(50, rel=0.05), "torch_gpt")
+    assert (row["figures"]["samples_per_s"], row["system"]) == (
+        pytest.approx(50, rel=0.05),
+        "torch_gpt",
+    )
     assert "imported" in row["verdict"]
 
 

@@ -11,7 +11,7 @@ from runner.folder.queued import Queued
 from runner.history.regression_list import when
 from runner.load.records import records_of
 from runner.publish.bundle import _day as day_of_bundle
-from runner.tables.build import rows
+from runner.tables.build import measured
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 from tests.runner.documents import render
@@ -49,7 +49,9 @@ def test_a_run_has_one_day(tmp_path: Path) -> None:
     (record,) = records_of(campaign, tmp_path)
     assert record.began == BEGAN
     page = render([record], "html")
-    assert {record.date, when(record.began)[:10], day_of_bundle(rows([record]))} == {"2026-09-21"}
+    assert {record.date, when(record.began)[:10], day_of_bundle(measured([record])[0])} == {
+        "2026-09-21"
+    }
     assert "2026-09-21 14:13 to 14:" in page
     assert "UTC" in page
     assert "2026-09-22" not in page

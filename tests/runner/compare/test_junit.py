@@ -12,7 +12,8 @@ from runner.compare.side import Side
 from runner.compare.verdicts import compare_campaigns, thresholds
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
-from tests.runner.compare.test_compare import FAILED, row
+from tests.runner.compare.test_compare import FAILED
+from tests.runner.rows import row_of as row
 
 EVIL = "x\x1b[2J\ufffe\x00]]><&\"'\ud800"
 

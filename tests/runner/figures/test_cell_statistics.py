@@ -54,7 +54,7 @@ def test_warmup_is_counted_from_where_a_run_went_on() -> None:
     given, found = (replace(record(lines), warmup_iters=out) for out in (10, None))
     for run in (given, found):
         got = cell_statistics([run])
-        assert (got.warmup, got.window, got.steps_left_out) == (10, (5011, 5030), 10)
+        assert (got.warmup, got.window) == (10, (5011, 5030))
         assert not got.warmup_counted
 
 
@@ -88,12 +88,12 @@ def test_nan_steps_stay_in_the_times_and_are_counted() -> None:
     assert got.steps_nan == 1
 
 
-def test_one_run_median_percentiles_and_interquartile_spread() -> None:
+def test_one_run_median_and_interquartile_spread() -> None:
     got = cell_statistics([record(steps(*range(100, 201)))]).step_time_ms
     assert got is not None
-    assert (got.median, got.p5, got.p95) == (150.0, 105.0, 195.0)
+    assert got.median == 150.0
     assert got.spread_percent == pytest.approx(50 / 150 * 100)
-    assert (got.spread_of, got.source) == ("intervals", "log")
+    assert got.spread_of == "intervals"
 
 
 def test_repeats_have_the_mean_of_their_values_and_a_spread_between_them() -> None:
@@ -180,20 +180,16 @@ def test_one_interval_has_no_spread() -> None:
 def test_throughput_is_the_logs_else_derived() -> None:
     derived = cell_statistics([record(steps(400.0, 400.0), batch=8)]).samples_per_s
     assert derived is not None
-    assert (derived.median, derived.source) == (20.0, "derived")
+    assert derived.median == 20.0
     logged = cell_statistics([record([Interval(1, 1, 400.0, 19.5)])]).samples_per_s
     assert logged is not None
-    assert (logged.median, logged.source) == (19.5, "log")
-    mixed = [Interval(1, 1, 400.0, 19.5), Interval(2, 1, 400.0)]
-    both = cell_statistics([record(mixed)]).samples_per_s
-    assert both is not None
-    assert both.source == "mixed"
+    assert logged.median == 19.5
 
 
 def test_step_time_is_derived_from_throughput() -> None:
     got = cell_statistics([record([Interval(1, 1, None, 20.0)], batch=8)]).step_time_ms
     assert got is not None
-    assert (got.median, got.source) == (400.0, "derived")
+    assert got.median == 400.0
 
 
 @pytest.mark.parametrize(
@@ -303,5 +299,4 @@ def test_every_quantity_is_a_positive_number_or_missing_with_a_reason(runs: list
         if summary is None:
             assert got.missing[name]
         else:
-            assert summary.p5 <= summary.p95
             assert summary.median > 0

@@ -7,12 +7,10 @@ import pytest
 from runner.figures.devices import DEVICES, find_device, peak
 from runner.figures.flops import MODEL_FLOPS, Decoder
 from runner.tables.build import rows
-from runner.tables.catalogue.every_column import column, missing
-from runner.tables.catalogue.every_column import value as machine_value
+from runner.tables.campaign_table import to_table
+from runner.tables.columns import COLUMNS
 from runner.tables.formatting import MISSING
-from runner.tables.machine import table_values
 from runner.tables.row import Row
-from runner.tables.terminal import to_table
 from runner.terms.architecture import Divided, Formula
 from tests.runner.tables.test_tables import cell
 
@@ -94,11 +92,11 @@ def test_mfu_and_hfu_of_a_published_run() -> None:
         activation_checkpointing=True,
     )
     (row,) = rows([run])
-    assert machine_value(row, "mfu_percent") == pytest.approx(56.0, abs=0.1)
-    assert machine_value(row, "hfu_percent") == pytest.approx(56.0 * 4 / 3, abs=0.5)
-    assert machine_value(row, "tokens_per_s_per_device") == pytest.approx(2048 / 37.83)
-    assert "A100 fp16" in machine_value(row, "peak_source")
-    assert "above_peak" not in row.verdict
+    assert row["figures"]["mfu_percent"] == pytest.approx(56.0, abs=0.1)
+    assert row["figures"]["hfu_percent"] == pytest.approx(56.0 * 4 / 3, abs=0.5)
+    assert row["figures"]["tokens_per_s_per_device"] == pytest.approx(2048 / 37.83)
+    assert "A100 fp16" in row["figures"]["peak_source"]
+    assert "above_peak" not in row["verdict_reasons"]
 
 
 def test_of_long_samples_mfu_is_said_in_full_and_causal() -> None:
@@ -110,40 +108,43 @@ def test_of_long_samples_mfu_is_said_in_full_and_causal() -> None:
         return rows([run])[0]
 
     for length, share in ((8192, 51.47 / 57.91), (131072, 148.1 / 251.2)):
-        both = [machine_value(row(length), f"{name}mfu_percent") for name in ("", "causal_")]
+        both = [row(length)["figures"][f"{name}mfu_percent"] for name in ("", "causal_")]
         assert both[1] == pytest.approx(both[0] * share, rel=1e-3)
-    shown = column("causal_mfu_percent")
+    shown = COLUMNS["causal_mfu_percent"]
     assert shown.text(row(8192)) == MISSING
     assert shown.text(row(131072)) != MISSING
     none = rows([replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=None)])[0]
-    assert machine_value(none, "causal_mfu_percent") is None
-    assert missing(none)["causal_mfu_percent"]
+    assert none["figures"]["causal_mfu_percent"] is None
+    assert none["missing"]["causal_mfu_percent"]
 
 
 def test_more_than_a_device_can_do_is_not_believed() -> None:
     run = replace(cell("a", 1e6), device="NVIDIA H200", arithmetic="bf16")
     (row,) = rows([run])
-    assert row.mfu_percent is not None
-    assert row.verdict["above_peak"] == f"MFU would be {row.mfu_percent:.0f} %"
+    assert row["figures"]["mfu_percent"] is not None
+    assert (
+        row["verdict_reasons"]["above_peak"]
+        == f"MFU would be {row['figures']['mfu_percent']:.0f} %"
+    )
 
 
 def test_no_device_no_mfu_with_the_reason() -> None:
     (row,) = rows([replace(cell("a", 10.0), device="Foo")])
-    assert machine_value(row, "mfu_percent") is None
-    assert "'Foo'" in missing(row)["mfu_percent"]
+    assert row["figures"]["mfu_percent"] is None
+    assert "'Foo'" in row["missing"]["mfu_percent"]
 
 
 def test_a_system_without_an_architecture_has_no_mfu_and_says_so() -> None:
     (row,) = rows([replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=None)])
     names = ("tokens_per_s", "model_tflop_per_s_per_device", "mfu_percent", "hfu_percent")
-    assert [machine_value(row, name) for name in names] == [None] * 4
+    assert [row["figures"][name] for name in names] == [None] * 4
     architecture = "the system does not say the architecture of its model"
-    assert {name: missing(row)[name] for name in names} == {
+    assert {name: row["missing"][name] for name in names} == {
         **dict.fromkeys(names, architecture),
         "tokens_per_s": "nothing says the tokens of a sample",
     }
-    assert "0.0000" not in to_table([row], 400)
-    assert table_values([row])["formula"] is None
+    assert "0.0000" not in to_table([row], 400, wide=True, all_notes=True)
+    assert row["formula"] is None
 
 
 FLAT = Formula("flat", "6*N*s", "six a weight and token", "a test")
@@ -168,12 +169,12 @@ def test_an_architecture_brings_its_own_formula() -> None:
     ours = replace(cell("a", 10.0), device="NVIDIA H200", arithmetic="bf16", model=Flat(1024, 7))
     gpt = replace(cell("b", 10.0), device="NVIDIA H200", arithmetic="bf16")
     table = rows([ours, gpt])
-    assert machine_value(table[0], "mfu_percent") == pytest.approx(
+    assert table[0]["figures"]["mfu_percent"] == pytest.approx(
         6e9 * 1024 * 10 / 8 / 1e12 / 989.5 * 100
     )
-    assert [machine_value(row, "flop_formula") for row in table] == ["flat", MODEL_FLOPS.id]
-    assert [one["id"] for one in table_values(table)["formula"]] == ["flat", MODEL_FLOPS.id]
-    assert "TFLOP/s per device: flat = 6*N*s" in to_table(table, 400)
+    assert [row["figures"]["flop_formula"] for row in table] == ["flat", MODEL_FLOPS.id]
+    assert [row["formula"] and row["formula"]["id"] for row in table] == ["flat", MODEL_FLOPS.id]
+    assert "TFLOP/s per device: flat = 6*N*s" in to_table(table, 400, wide=True, all_notes=True)
 
 
 def test_under_fp8_the_peak_is_fp8s_or_there_is_none() -> None:

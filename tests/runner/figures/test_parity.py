@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from runner.figures.loss_curves import Curve, curve_of, read_alike, spans_of
 from runner.figures.parity import compare, parity, start_differs, task_differs
 from runner.tables.build import rows
-from runner.tables.markdown import to_markdown
-from runner.tables.terminal import to_table
+from runner.tables.campaign_table import to_markdown, to_table
 from runner.terms.record import Interval, LossKind, Measurement, Record
 from tests.runner.tables.test_tables import cell
 
@@ -257,7 +256,9 @@ def test_a_note_says_what_was_compared() -> None:
     words = parity(silent[:1], silent[1:]).words
     assert words.endswith("over 20 line means (seeds not recorded)")
     table = rows([trained("0"), trained("1", draw=4)], "zero_stage=0")
-    assert "noise over at least 100 losses (same initial weights), docs" in to_table(table, 300)
+    assert "noise over at least 100 losses (same initial weights), docs" in to_table(
+        table, 300, all_notes=True
+    )
 
 
 def test_tensorboards_curve_counts_where_the_log_has_none() -> None:
@@ -273,7 +274,7 @@ def test_a_fast_wrong_run_is_marked_beside_its_speed() -> None:
     table = rows(
         [trained("0"), trained("1", off=1.0, draw=3), trained("2", draw=4)], "zero_stage=0"
     )
-    text = to_table(table, 300)
+    text = to_table(table, 300, wide=True, all_notes=True)
     assert "10.00≠" in text
     assert "≠ loss_parity: loss diverges from baseline at iteration" in text
     assert "Its speed is not comparable" in text

@@ -68,7 +68,7 @@ def test_warmup_is_found_where_none_is_given_and_said() -> None:
     run = replace(record(steps(*[900.0] * 4, *noise(40))), warmup_iters=None)
     assert warmup_of(run) == 4
     got = cell_statistics([run])
-    assert (got.warmup, got.warmup_found, got.steps_left_out) == (4, True, 4)
+    assert (got.warmup, got.warmup_found) == (4, True)
     assert got.window == (5, 44)
     assert got.steps_measured == 40
 
@@ -83,7 +83,7 @@ def test_warmup_of_windows_of_many_iterations_ends_with_a_window() -> None:
     intervals = [Interval(10 * n, 10, 500.0 if n == 1 else 100.0) for n in range(1, 21)]
     run = replace(record(intervals), warmup_iters=None)
     assert warmup_of(run) == 10
-    assert cell_statistics([run]).steps_left_out == 10
+    assert cell_statistics([run]).window == (11, 200)
 
 
 def test_given_warmup_is_kept_as_given() -> None:

@@ -12,14 +12,15 @@ from runner.__main__ import main
 from runner.archive.export import export
 from runner.base.errors import UserError
 from runner.compare.quantity import standard_error_percent
-from runner.compare.side import finished
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.history.points import IMPORTED, REDACTED, CampaignPoints, Series, all_series, read_all
 from runner.history.regressions import Regression, counts, regressions
 from runner.history.sources import sources
+from runner.tables.row import finished
 from runner.terms.cell import Cell
 from tests.runner.many_campaigns import nights, steady, stepping
+from tests.runner.rows import row_of, runs_of, with_more
 
 NIGHTS = 9
 STEP = 6
@@ -207,12 +208,11 @@ def test_where_nothing_can_be_read_nothing_is_said_to_be_well(
 
 def test_a_points_noise_is_the_standard_error_of_its_runs() -> None:
     """It was half of a widened interval over 1.96: 6.4 times too large with two repeats."""
-    runs = [{"samples_per_s": rate} for rate in (98.0, 100.0, 102.0, 100.0)]
-    row = {"samples_per_s": 99.98, "runs": runs}
+    row = row_of("a", 99.98, runs=runs_of(98.0, 100.0, 102.0, 100.0), memory_used_mib=5.0)
     expected = 100 * (8 / 3) ** 0.5 / 4**0.5 / 100
     assert standard_error_percent(row, "samples_per_s") == pytest.approx(expected, rel=0.01)
-    assert standard_error_percent({**row, "runs": runs[:1]}, "samples_per_s") == 0
-    assert standard_error_percent({"memory_used_mib": 5.0}, "memory_used_mib") == 0
+    assert standard_error_percent(with_more(row, runs=row["runs"][:1]), "samples_per_s") == 0
+    assert standard_error_percent(row, "memory_used_mib") == 0
 
 
 # --- the page -------------------------------------------------------------------------------------

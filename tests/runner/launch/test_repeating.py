@@ -48,7 +48,10 @@ class Benched:
     def repeats(self) -> dict[str, tuple[int, float | None]]:
         """Cell to its repeats in the table, and whose rule they followed."""
         table = rows(records_of(Campaign(self.folder / "m-rack"), self.folder))
-        return {row.cell: (len(row.records), row.record.until_percent) for row in table}
+        return {
+            row["cell"]: (len(row["runs"]), row["figures"]["repeats_until_percent"])
+            for row in table
+        }
 
 
 @pytest.fixture
@@ -168,7 +171,10 @@ def test_an_interval_of_such_runs_is_wider(benched: Benched) -> None:
     campaign = Campaign(benched.folder / "m-rack")
     stopped, _ = rows(records_of(campaign, benched.folder))
     plain, _ = rows([replace(r, until_percent=None) for r in records_of(campaign, benched.folder)])
-    wide, narrow = (row.statistics.samples_per_s.confidence for row in (stopped, plain))  # type: ignore[union-attr]
+    wide, narrow = (
+        tuple(row["figures"][f"samples_per_s_ci_{end}"] for end in ("low", "high"))
+        for row in (stopped, plain)
+    )
     assert wide is not None
     assert narrow is not None
     assert wide[1] - wide[0] == pytest.approx(1.2 * (narrow[1] - narrow[0]), rel=0.01)

@@ -103,7 +103,10 @@ def test_corrected_patterns_read_what_ran_and_run_nothing_again(
     assert [run.outcome.status for run in found if run.outcome] == ["ok", "ok"]
     assert command("collect", "--format", "json") == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [(row["status"], row["steps_measured"]) for row in rows] == [("ok", 3), ("ok", 3)]
+    assert [(row["status"], row["figures"]["steps_measured"]) for row in rows] == [
+        ("ok", 3),
+        ("ok", 3),
+    ]
 
 
 def test_dry_run_shows_what_it_is_given(

@@ -57,7 +57,7 @@ def test_both_say_the_same_figures(
     capsys.readouterr()
     (row,) = printed(capsys, "collect", "--campaign", "x", "--runs", str(tmp_path))["rows"]
     for ours, theirs in SAME.items():
-        if row[theirs] is None:
+        if row["figures"][theirs] is None:
             assert not parsed[ours], ours
         else:
-            assert parsed[ours] == pytest.approx(row[theirs], rel=1e-6, abs=1e-6), ours
+            assert parsed[ours] == pytest.approx(row["figures"][theirs], rel=1e-6, abs=1e-6), ours

@@ -48,7 +48,8 @@ def rows(**values: Any) -> Change:
 
     def edit(table: Any) -> None:
         for row in table["rows"]:
-            row.update(values)
+            row.update({key: value for key, value in values.items() if key in row})
+            row["figures"].update(values)
 
     return lambda home: each_json(home, "tables/table.json", edit)
 

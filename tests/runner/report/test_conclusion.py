@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.report.conclusion import compared_axes, conclusion, ran
-from runner.tables.build import rows
+from runner.tables.build import measured, rows
 from runner.terms.record import Interval, Measurement, Record
 from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 from tests.runner.report.test_report import CAMPAIGN, failed, record
@@ -77,9 +77,9 @@ def test_when_how_long_and_on_what() -> None:
         replace(run, began=86400 * 10 + 60.0 * n, wall_s=1200.0, hosts=("a", "b"), device="H200")
         for n, run in enumerate(CAMPAIGN)
     ]
-    words = ran(rows(begun, None))
+    words = ran(measured(begun)[0])
     assert words.endswith("4 runs, 80 min of running; 2 nodes with H200")
-    assert ran(rows(CAMPAIGN, None)) == ""
+    assert ran(measured(CAMPAIGN)[0]) == ""
 
 
 def test_what_was_compared_in_one_line() -> None:
@@ -142,8 +142,8 @@ def test_of_many_cells_those_of_single_runs_are_no_equals() -> None:
 
 def test_imported_logs_have_no_runs_and_say_what_they_were_made_on() -> None:
     logs = [replace(run, imported=True, device="NVIDIA H200") for run in CAMPAIGN[:2]]
-    assert ran(rows(logs, None)) == "2 imported logs, not run by bench; on NVIDIA H200"
-    assert ran(rows([replace(CAMPAIGN[0], device_kind="cpu")], None)) == "on CPU"
+    assert ran(measured(logs)[0]) == "2 imported logs, not run by bench; on NVIDIA H200"
+    assert ran(measured([replace(CAMPAIGN[0], device_kind="cpu")])[0]) == "on CPU"
 
 
 def test_the_fastest_is_named_for_each_model() -> None:

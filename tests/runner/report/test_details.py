@@ -12,7 +12,7 @@ import pytest
 from runner.figures.publishable import CODES
 from runner.report.command_text import commands, shell_text, words_that_differ
 from runner.report.details import LEAST_TAIL, anchors, bytes_text, details
-from runner.tables.build import rows
+from runner.tables.build import measured, rows
 from runner.tables.environment_facts import own_facts
 from runner.terms.run_evidence import Evidence, NodeEvidence, NodeLog
 from tests.runner.report.test_report import CAMPAIGN, EVIL, failed, record
@@ -70,10 +70,10 @@ def test_of_many_nodes_the_words_that_differ_are_told() -> None:
 
 def test_a_row_tells_its_verdict_with_the_cure_and_each_run() -> None:
     again = replace(failed(CAMPAIGN[0]), repeat=2)
-    table = rows([CAMPAIGN[0], again])
+    cells, table = measured([CAMPAIGN[0], again])
     found = {("n1-zero0", 1): evidence("n1-zero0", node(), script="launch.sh")}
-    (item,) = details(table, found, {"n1-zero0/nodes/0000-n1/launcher.log": 0})
-    assert [code["code"] for code in item["verdict"]] == list(table[0].verdict)
+    (item,) = details(cells, table, found, {"n1-zero0/nodes/0000-n1/launcher.log": 0})
+    assert [code["code"] for code in item["verdict"]] == list(table[0]["verdict_reasons"])
     assert all(code["cure"] == CODES[code["code"]].cure for code in item["verdict"])
     first, second = item["runs"]
     assert (first["status"], first["rate"], first["counted"]) == ("ok", "231.0", True)
@@ -87,21 +87,21 @@ def test_a_row_tells_its_verdict_with_the_cure_and_each_run() -> None:
 
 
 def test_a_row_that_has_not_run_and_an_import_say_why_there_is_no_command() -> None:
-    table = rows(CAMPAIGN[:2])
+    cells, table = measured(CAMPAIGN[:2])
     found = {("n1-zero0", 1): evidence("n1-zero0", node(commands=()), missing="it was imported")}
-    imported, pending = details(table, found, {})
+    imported, pending = details(cells, table, found, {})
     assert (imported["commands"], imported["no_command"]) == ([], "it was imported")
     assert (pending["commands"], pending["no_command"]) == ([], "it has not run")
 
 
 def test_variables_and_machines_that_are_not_all_cells() -> None:
-    table = rows(CAMPAIGN[:3])
+    cells, table = measured(CAMPAIGN[:3])
     own = [{"A": "1", "SAME": "x"}, {"A": "2", "SAME": "x"}, {"SAME": "x", "B": "3"}]
     found = {
-        (row.record.cell_id, 1): evidence(row.record.cell_id, node(env=env))
+        (row["cell_id"], 1): evidence(row["cell_id"], node(env=env))
         for row, env in zip(table, own, strict=True)
     }
-    assert [item["differs"] for item in details(table, found, {})] == [
+    assert [item["differs"] for item in details(cells, table, found, {})] == [
         [("A", "1")],
         [("A", "2")],
         [("B", "3")],
@@ -114,12 +114,12 @@ def test_of_nodes_only_what_is_not_as_on_most_is_unlike() -> None:
         record(name, environment={"nodes": nodes, "torch": torch}, hosts=hosts)
         for name, torch, hosts in (("x", "2.1", ("a", "b")), ("y", "2.2", ("a", "c")))
     ]
-    assert own_facts(rows(runs)) == [
+    assert own_facts(measured(runs)[0]) == [
         [("torch", "2.1")],
         [("torch", "2.2"), ("c: driver", "2")],
     ]
     even = {"a": {"driver": "1"}, "b": {"driver": "2"}}
-    (facts,) = own_facts(rows([record("z", environment={"nodes": even}, hosts=("a",))]))
+    (facts,) = own_facts(measured([record("z", environment={"nodes": even}, hosts=("a",))])[0])
     assert facts == [("a: driver", "1")]
 
 
@@ -127,10 +127,10 @@ def test_the_ends_of_many_logs_are_short() -> None:
     many = [replace(CAMPAIGN[0], cell=f"c{n}", cell_id=f"c{n}") for n in range(400)]
     line = NodeLog("l", 9, tuple("x" * 100 for _ in range(40)))
     found = {(run.cell_id, 1): evidence(run.cell_id, node(log=line)) for run in many}
-    texts = [item["tails"][0]["text"] for item in details(rows(many), found, {})]
+    texts = [item["tails"][0]["text"] for item in details(*measured(many), found, {})]
     assert max(map(len, texts)) <= LEAST_TAIL
     long = NodeLog("l", 9, ("y" * 5000,))
-    (item,) = details(rows(many[:1]), {("c0", 1): evidence("c0", node(log=long))}, {})
+    (item,) = details(*measured(many[:1]), {("c0", 1): evidence("c0", node(log=long))}, {})
     assert item["tails"][0]["text"] == "y" * 5000
 
 

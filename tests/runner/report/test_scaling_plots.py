@@ -21,8 +21,8 @@ def at(nodes: int, rate: float, lines: int = 40) -> Record:
 
 def test_an_efficiency_has_the_interval_of_both_cells_runs() -> None:
     one, two = rows(thrice([at(1, 100), at(2, 180)]), None)
-    assert efficiency_interval(one, one) is None
-    low, high = efficiency_interval(one, two) or (0, 0)
+    assert efficiency_interval("strong", one) is None
+    low, high = efficiency_interval("strong", two) or (0, 0)
     assert low < 90 < high
     assert high - low < 5
 

@@ -15,7 +15,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
 from runner.load.records import records_of
 from runner.report.timeline import MOST_LANES, Axis, timelines
-from runner.tables.build import rows
+from runner.tables.build import measured
 from runner.terms.outcome import Outcome
 from runner.terms.record import Record, Tried
 from tests.runner.builders import small_cluster, small_matrix
@@ -31,7 +31,7 @@ def ran(at: float, wall_s: float = 100.0, name: str = "n1-zero0", **more: Any) -
 
 
 def drawn(*records: Record) -> dict[str, Any]:
-    (found,) = timelines(rows(records, None))
+    (found,) = timelines(measured(records)[0])
     return found
 
 
@@ -81,10 +81,10 @@ def test_of_many_cells_a_lane_is_a_node_and_specks_are_one_block() -> None:
 
 
 def test_without_a_time_there_is_none_and_several_campaigns_have_one_each() -> None:
-    assert timelines(rows([record(), failed(record("b"))], None)) == []
+    assert timelines(measured([record(), failed(record("b"))])[0]) == []
     assert "timeline" not in render([record()], "html")
     two = [ran(0), replace(ran(500), campaign="other")]
-    assert [each["title"] for each in timelines(rows(two, None))] == ["zero", "other"]
+    assert [each["title"] for each in timelines(measured(two)[0])] == ["zero", "other"]
 
 
 def test_names_and_hosts_are_text() -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.document.campaign_reading import read_campaign
 from runner.expect.references import Reference
 from runner.folder import names
 from runner.folder.campaign import Campaign
+from runner.tables.campaign_reading import read_campaign
 from runner.tables.expected import reference_of
 
 

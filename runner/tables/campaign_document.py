@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
+from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidences, PackedLog
@@ -12,7 +13,8 @@ from runner.terms.run_evidence import Evidences, PackedLog
 
 @dataclass(frozen=True)
 class CampaignDocument:
-    """A campaign: `rows`, one for each cell in the matrix's order, with the records of its runs.
+    """A campaign: `rows`, one for each cell in the matrix's order; `cells` have what their runs
+    measured, for what draws them.
 
     `title` and `description` are the matrix's words on it, "" where it has none.
     `layout` is how its matrix wants the table, `published` the figures of documents beside it.
@@ -22,6 +24,7 @@ class CampaignDocument:
     """
 
     rows: Sequence[Row] = ()
+    cells: Sequence[MeasuredCell] = ()
     title: str = ""
     description: str = ""
     layout: TableShape = field(default_factory=TableShape)
@@ -34,4 +37,4 @@ class CampaignDocument:
     @property
     def records(self) -> Iterable[Record]:
         """Each run of each cell."""
-        return (record for row in self.rows for record in row.records)
+        return (record for cell in self.cells for record in cell.records)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from runner.document.campaign_document import CampaignDocument
 from runner.folder.campaign import Campaign
 from runner.load.evidence import evidence_of_records
 from runner.load.records import layout_of, records_of
 from runner.load.whole_logs import packed_logs
-from runner.tables.build import rows
+from runner.tables.build import measured
+from runner.tables.campaign_document import CampaignDocument
 
 MIB = 1 << 20
 PAGE_LOGS_MIB = 5.0  # of whole logs in a page, compressed, unless a person says otherwise
@@ -44,14 +44,16 @@ def read_campaign(
         if evidence
         else {}
     )
+    cells, rows = measured(
+        records,
+        baseline or campaign.settings.baseline,
+        published,
+        requested=baseline is not None,
+        device_hour=device_hour,
+    )
     return CampaignDocument(
-        rows=rows(
-            records,
-            baseline or campaign.settings.baseline,
-            published,
-            requested=baseline is not None,
-            device_hour=device_hour,
-        ),
+        rows=rows,
+        cells=cells,
         title=campaign.settings.title,
         description=campaign.settings.description,
         layout=layout,
