@@ -69,7 +69,7 @@ def _take_sizes(chosen: argparse.Namespace) -> None:
     from runner.matrix.file import load_matrix
     from runner.systems.common.command_figures import samples, tokens
 
-    def cells_on(devices: int) -> Sequence[Cell]:
+    def cells_on(devices: int) -> "Sequence[Cell]":
         return load_matrix(chosen.matrix, lambda nodes: max(1, devices // nodes)).cells
 
     counts = [chosen.devices] if chosen.devices else [1, 2]

@@ -67,11 +67,13 @@ def saved(name: str, document: Any) -> Side:
 _NUMBER = Maybe(AnyOf(Whole(-SAFE), Number()))
 _NUMBERS = {key: (_NUMBER, None) for key, c in COLUMNS.items() if c.type in ("number", "integer")}
 _TEXTS = {key: (Plain(), None) for key in COLUMNS if key not in _NUMBERS}
+_NAMES = {"cell": Text(), "cell_id": Text(), "status": Text(most=100)}
 _ROW = shape(Row)
 _SAVED = Fields(
     {
         "rows": List(
-            Fields({**_ROW.needed, "figures": Fields({}, {**_NUMBERS, **_TEXTS})}), MOST_CELLS
+            Fields({**_ROW.needed, **_NAMES, "figures": Fields({}, {**_NUMBERS, **_TEXTS})}),
+            MOST_CELLS,
         )
     },
     {"environment": (Maybe(Mapped(Text(), Words())), None), "hidden": (Words(), "")},

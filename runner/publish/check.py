@@ -108,7 +108,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 def _alike(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, int | float) and isinstance(theirs, int | float):
         return math.isclose(ours, theirs, rel_tol=RELATIVE, abs_tol=1e-12)
-    return bool(ours == theirs)
+    return bool(ours == theirs) or (ours in (None, "") and theirs in (None, ""))
 
 
 def _outcome(attempt: Attempt) -> Iterator[str]:

@@ -60,12 +60,12 @@ def head(rows: Sequence[Row]) -> list[Column]:
     its ±, the difference from the baseline, step time, MFU, memory, and a mark.
     """
 
-    def there(key: str) -> bool:
-        return any(COLUMNS[key].text(row) != MISSING for row in rows)
+    def there(key: str) -> int:
+        return sum(COLUMNS[key].text(row) != MISSING for row in rows)
 
     flops = "mfu_percent" if there("mfu_percent") else "model_tflop_per_s_per_device"
-    memory = next(filter(there, MEMORY), None)
-    measures = [key for key in (DIFFERENCE, "step_time_ms", flops, memory) if key and there(key)]
+    memory = max(MEMORY, key=there)  # the best known one that most rows have
+    measures = [key for key in (DIFFERENCE, "step_time_ms", flops, memory) if there(key)]
     short = [replace(COLUMNS[key], title=SHORT.get(key, COLUMNS[key].title)) for key in measures]
     chosen = [*_told_apart(rows), RATE, *short]
     return [*chosen, MARK] if any(map(_mark, rows)) else chosen

@@ -13,13 +13,17 @@ import pytest
 
 from node.schema import UnfitError
 from runner.__main__ import main
+from runner.archive.archive import opened
 from runner.base.errors import UserError
+from runner.base.paths import PROJECT
 from runner.compare.side import saved
 from runner.compare.verdicts import compare_campaigns, thresholds
 from runner.inventory import listing as reader
 from runner.inventory.inventory import parse_inventory
 from runner.inventory.listing import ansible_inventory
 from runner.plan.script import launch_script
+from runner.report.formats import render
+from runner.tables.campaign_reading import read_campaign
 from tests.golden.places import inventory
 from tests.runner.builders import small_cluster, small_run
 from tests.runner.matrix.test_hostile import ALIASES, MERGES
@@ -141,7 +145,21 @@ def test_a_path_that_is_no_text_is_one_sentence(line: list[str], tmp_path: Path)
     assert done.stderr.count("\n") == 1
 
 
-ROW = {"cell": "a", "cell_id": "a-1", "status": "ok", "numbers_from": "ok runs"}
+BUNDLE = PROJECT / "docs/results/bundles/llama-8b-accumulated-on-two-h200.tar.gz"
+
+
+def table(**changes: Any) -> Any:
+    """A saved table of one row, with other values of it or of its figures."""
+    with opened(BUNDLE.parent, str(BUNDLE)) as source:
+        read = json.loads(render(read_campaign(source.campaign, source.shown), "json"))
+    row = read["rows"][0]
+    row |= {key: value for key, value in changes.items() if key in row}
+    row["figures"] |= {key: value for key, value in changes.items() if key not in row}
+    return {"rows": [row], "environment": {"gpu": "V100"}}
+
+
+def test_a_saved_table_is_read() -> None:
+    assert len(saved("x", table()).rows) == 1
 
 
 @pytest.mark.parametrize(
@@ -151,7 +169,7 @@ ROW = {"cell": "a", "cell_id": "a-1", "status": "ok", "numbers_from": "ok runs"}
         {"samples_per_s": True},
         {"samples_per_s": 10**400},
         {"samples_per_s": [1]},
-        {"samples_per_s_steps_half_percent": {}},
+        {"stalls_percent": {}},
         {"runs": [{"samples_per_s": "fast"}]},
         {"cell": 5},
         {"cell": ODD},
@@ -165,7 +183,7 @@ def test_a_saved_table_of_the_wrong_shape_is_one_sentence(
     row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "table.json"
-    path.write_text(json.dumps({"rows": [{**ROW, **row}], "environment": {"gpu": "V100"}}))
+    path.write_text(json.dumps(table(**row)))
     assert main(["compare", str(path), str(path)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -182,6 +200,5 @@ def test_a_saved_table_that_is_too_deep_or_no_file_is_one_sentence(
 
 
 def test_a_figure_of_nothing_on_one_side_is_compared() -> None:
-    figures = {"samples_per_s": 5.0, "samples_per_s_ci_low": 1.0, "samples_per_s_ci_high": 2.0}
-    a, b = (saved("x", {"rows": [{**ROW, **figures, "samples_per_s": n}]}) for n in (5.0, 0.0))
+    a, b = (saved("x", table(samples_per_s=n)) for n in (5.0, 0.0))
     assert compare_campaigns(a, b, thresholds([])).regressions == 1

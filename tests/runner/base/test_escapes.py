@@ -229,6 +229,7 @@ def test_the_linter_finds_what_goes_around(way: str) -> None:
 LEFT_OUT = {
     "runner/base/console.py": {"TID251"},  # the console that escapes is rich's
     "runner/plan/script.py": {"S701"},  # shell text
+    "runner/publish/readme.py": {"S701", "S704"},  # Markdown, whose template escapes by finalize
     "runner/report/page_script.py": {"S704"},  # our own file
     "runner/report/svg.py": {"S704"},  # what matplotlib drew
 }
@@ -261,7 +262,7 @@ def test_csv_is_written_in_one_place() -> None:
         for call in calls(path)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "to_csv"
     }
-    assert places - {"formats.py"} == {"spreadsheet.py"}
+    assert places - {"formats.py"} == {"text.py"}
 
 
 def test_no_instance_is_made_without_its_escape() -> None:

@@ -19,9 +19,9 @@ def test_a_mistake_is_told_with_its_cure(
 ) -> None:
     place = inventory(tmp_path / "rack", cluster_systems=["torch_gtp"])
     words = ["setup", "-i", str(place), "--runs", str(tmp_path), "--tags", "validate"]
-    assert main(words) == 1
+    assert main(words) == 2
     out, err = capsys.readouterr()
-    assert out.split()[:3] == ["validate", "localhost", "failed"]
+    assert out.split()[:3] == ["validate", "localhost", "refused"]
     assert "did you mean 'torch_gpt'?" in out
     log = tmp_path / ".setup" / "rack-setup.log"
     assert err == f"error: setup failed on localhost (validate); Ansible's output: {log}\n"

@@ -85,7 +85,7 @@ def written(folder: Path) -> bytes:
 @pytest.mark.parametrize(
     "words",
     ["collect --format html --output {}/x.html --campaign", "export -o {}/x.tar.gz",
-     "export --redact -o {}/x.tar.gz", "publish --anyway -o {}/x.tar.gz", "site -o {}/site"],
+     "export --redact -o {}/x.tar.gz", "publish --anyway -o {}/x.tar.gz"],
 )  # fmt: skip
 def test_nothing_that_a_link_leads_to_goes_out(
     words: str, link: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -239,7 +239,7 @@ def test_two_interrupts_of_bench_end_what_it_reads(tmp_path: Path) -> None:
             list(blocks(path))
 
 
-@pytest.mark.parametrize("words", ["parse {log}", "collect --campaign {of}", "site {of} -o {out}"])
+@pytest.mark.parametrize("words", ["parse {log}", "collect --campaign {of}"])
 def test_ctrl_c_ends_a_command_that_reads(words: str, tmp_path: Path) -> None:
     """Each block is read slowly, so that the command is within its log."""
     of = campaign(tmp_path / "runs")

@@ -10,6 +10,7 @@ import pytest
 
 from runner.__main__ import main
 from runner.archive.archive import opened
+from runner.base.paths import PROJECT
 from runner.publish.check import check
 from tests.runner.publish import bundles
 from tests.runner.publish.bundles import changed, each_json, each_log, made_again
@@ -28,6 +29,10 @@ def found(bundle: Path) -> set[str]:
         _, findings = check(source.campaign)
     assert all(each.why and "\n" not in each.why for each in findings)
     return {each.of for each in findings}
+
+
+def test_a_bundle_of_an_older_version_is_found_good() -> None:
+    assert found(PROJECT / "docs/results/bundles/headline-on-an-h200.tar.gz") == set()
 
 
 def logs(edit: Callable[[str], str]) -> Change:
