@@ -126,9 +126,7 @@ class NodeAction(ActionBase):  # type: ignore[misc]  # untyped where mypy skips 
     ) -> dict[str, Any]:
         """Return a task's result: a program's `answer`, or a failure with its words."""
         checked, code, failure = self.send(entry, arguments, kind, python)
-        facts = json.loads(
-            json.dumps(checked)
-        )  # text of kinds' own classes is just text to Ansible
+        facts = json.loads(json.dumps(checked))  # to Ansible, text of our own classes is text
         result = {"changed": False, "rc": code, "answer": facts, "stderr": ""}
         if code == 0 and facts is not None:
             return {**result, "changed": isinstance(facts, dict) and bool(facts.get("changed"))}

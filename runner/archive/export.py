@@ -130,7 +130,8 @@ def _copied(campaign: Campaign, folder: Path, *, redact: bool) -> Campaign:
                     stream.writelines(chunks)
         elif not redact:
             shutil.copyfile(path, copy_of(name))
-    for name, path in files.items():  # as their logs' lines have other lengths
+    for name in changed:  # as their logs' lines have other lengths
+        path = files[name]
         if path.name == names.LOG and (text := read_part(path.parent, names.ARRIVALS)):
             logs = (b"".join(blocks(each)) for each in (path, copy_of(name)))
             copy_of(name).with_name(names.ARRIVALS).write_bytes(moved(text, *logs))
@@ -159,8 +160,8 @@ def _contents(name: str, path: Path) -> Iterator[tuple[str, Any]]:
     # No events with checksums, no packed ones.
     if path.name == names.PACKED or "tfevents" in path.name or is_trace(name.split("/", 5)[-1]):
         return
-    whole = _json(path)
     yield name, ""  # of an empty one, too
+    whole = _json(path)
     for text in _texts(path) if whole is None else [whole]:
         yield name, text
 

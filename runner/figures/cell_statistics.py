@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, harmonic_mean, median
 from typing import Literal
 
-from runner.figures.between_runs import CellTimes, cell_times, of_values
+from runner.figures.between_runs import CellTimes, cell_times
 from runner.figures.counted_steps import (
     counts,
     late_intervals,
@@ -111,11 +111,6 @@ class CellStatistics:
     def steps_measured(self) -> int:
         """Iterations of the counted lines of all runs."""
         return sum(self.steps_by_run)
-
-    @property
-    def rss_interval(self) -> tuple[float, float] | None:
-        """The confidence interval of `memory_rss_mib` over the runs; None of one."""
-        return of_values(self.rss_by_run).interval if self.rss_by_run else None
 
     @property
     def stalls_percent(self) -> float | None:

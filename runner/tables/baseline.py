@@ -156,16 +156,14 @@ def difference(ours: float, base: float, sure: RateDifference | None = None) -> 
     """Subtract the baseline's figure; `sure` says how certain the percentage is, None: no noise of
     it is known.
     """
-    percent, half = (ours - base) / base * 100, None
+    percent = (ours - base) / base * 100
     low, high = (sure and sure.interval) or (None, None)
-    if sure and sure.interval:
-        half = sure.half
     return {
         "absolute": ours - base,
         "percent": percent,
         "low": low,
         "high": high,
-        "half": half,
+        "half": sure.half if sure and sure.interval else None,
         "real": bool(sure and sure.real and abs(percent) > sure.half),
         "missing": sure.missing if sure else "",
     }
@@ -203,9 +201,8 @@ def _add_figures(row: Row, comparison: RowComparison) -> None:
     loss, learning = comparison["loss"], comparison["learning"]
     speed = differences.get("samples_per_s")
     figures["samples_per_s_difference_percent"] = speed and speed["percent"]
-    for end in ("low", "high"):
-        key = f"samples_per_s_difference_percent_ci_{end}"
-        figures[key] = speed and (speed["low"] if end == "low" else speed["high"])
+    figures["samples_per_s_difference_percent_ci_low"] = speed and speed["low"]
+    figures["samples_per_s_difference_percent_ci_high"] = speed and speed["high"]
     judged = loss if loss and loss["same"] is not None else None
     figures["loss_parity"] = judged and ("same" if judged["same"] else "diverges")
     figures["loss_diverges_at_iteration"] = judged and judged["at"]

@@ -22,18 +22,6 @@ from runner.terms.record import Record
 BILLION = 1e9
 
 
-def rows(
-    records: Iterable[Record],
-    baseline: str | None = None,
-    published: Sequence[PublishedRow] = (),
-    *,
-    requested: bool = True,
-    device_hour: float | None = None,
-) -> list[Row]:
-    """Build one row per cell, in the order of the records; as `measured`."""
-    return measured(records, baseline, published, requested=requested, device_hour=device_hour)[1]
-
-
 def measured(
     records: Iterable[Record],
     baseline: str | None = None,
@@ -79,6 +67,7 @@ def _row(cell: MeasuredCell) -> Row:
     counted_by, targets = formula(cell), {"target": cell.target}
     targets["validation_target"] = cell.validation_target
     hosts = dict.fromkeys(run.hosts for run in cell.records if run.hosts)
+    counted = runs_that_count(cell.records)[1]
     return {
         "campaign": record.campaign,
         "cell": record.cell,
@@ -110,7 +99,7 @@ def _row(cell: MeasuredCell) -> Row:
         "halves": halves,
         "figures": plain(figures),
         "missing": missing,
-        "runs": [_run(cell, run) for run in cell.records],
+        "runs": [_run(cell, run, counted) for run in cell.records],
     }
 
 
@@ -140,9 +129,8 @@ def _target(target: TimeToTarget) -> RowTarget:
     }
 
 
-def _run(cell: MeasuredCell, record: Record) -> RowRun:
-    """Return what one run was, and what it did where it gives the cell numbers."""
-    counted = runs_that_count(cell.records)[1]
+def _run(cell: MeasuredCell, record: Record, counted: Sequence[Record]) -> RowRun:
+    """Return what one run was, and what it did where it is one that gives the cell numbers."""
     at = next((index for index, run in enumerate(counted) if run is record), None)
 
     def of(name: str) -> float | None:

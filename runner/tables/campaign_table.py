@@ -146,10 +146,8 @@ def _brief(rows: Sequence[Row]) -> Iterator[str]:
     if told:
         more = f"; {len(told) - MOST_MARKS} more: --notes" if len(told) > MOST_MARKS else ""
         yield f"{'. '.join(told[:MOST_MARKS])}{more}."
-    told_by_status = {"not_ok"}
-    worst = [
-        next((word for word in row["verdict_reasons"] if word not in told_by_status), "")
-        for row in rows
+    worst = [  # that the status does not say
+        next((word for word in row["verdict_reasons"] if word != "not_ok"), "") for row in rows
     ]
     cures = dict.fromkeys(f"{CODES[word].cure} ({word})" for word in worst if word)
     if cures:

@@ -11,6 +11,7 @@ from runner.figures import devices
 from runner.figures.cell_statistics import runs_that_count
 from runner.figures.experts import NOT_SAID as NO_EXPERTS
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
+from runner.figures.goodput import Goodput, Mean
 from runner.figures.planned import progress
 from runner.figures.startup import NOT_SAID, NOT_SEEN
 from runner.tables.measured_cell import MeasuredCell
@@ -125,7 +126,7 @@ def _flops(cell: MeasuredCell, figures: Figures) -> _Part:
 
     flops, product = needs(False), reached(cell.records)
     share = causal_share(model, size[0]) if model and size else None
-    no_flops = ("" if size else "no samples/s" if rate is None else NO_ARCHITECTURE) or ""
+    no_flops = "" if size else "no samples/s" if rate is None else NO_ARCHITECTURE
     no_mfu = no_flops or ("" if percent(flops, peak) is not None else source)
     unknown = "" if again is not None else "nothing says whether activations are computed again"
     attention = "nothing says how many of its FLOPs are attention's"
@@ -250,7 +251,7 @@ def _steps(cell: MeasuredCell, figures: Figures) -> _Part:
     found = cell.statistics
     first, last = found.window or (None, None)
     trained, planned = progress(cell.record)
-    figures = {
+    counts = {
         "iterations_trained": trained,
         "logged_lines": found.logged_lines,
         "counted_lines": found.counted_lines,
@@ -262,9 +263,9 @@ def _steps(cell: MeasuredCell, figures: Figures) -> _Part:
         "warmup_source": "found" if found.warmup_found else "given",
     }
     if found.basis == "none":  # a run that did not train has no counts, not 0
-        figures = dict.fromkeys(figures)
+        counts = dict.fromkeys(counts)
     return {
-        **figures,
+        **counts,
         "iterations_planned": planned,
         "iterations_per_line": found.iterations_per_line,
         "window_first_iteration": first,
@@ -279,15 +280,19 @@ def _goodput(cell: MeasuredCell, figures: Figures) -> _Part:
     goodput = cell.goodput
     if goodput is None:
         return {}, {}
-    recovery = {f"recovery_{name}": goodput.mean(name) for name in RECOVERY}
-    means = {**recovery, "checkpoint_stall_s": goodput.stall_s}
     return {
         "goodput_percent": goodput.percent,
         "effective_tokens_per_s": goodput.tokens_per_s,
         "faults": goodput.faults,
-        **{key: mean and mean.value for key, mean in means.items()},
+        **{key: mean and mean.value for key, mean in _faults_cost(goodput).items()},
         "checkpoint_bytes": goodput.checkpoint_bytes,
-    }, dict.fromkeys(recovery, NO_RECOVERY)
+    }, {f"recovery_{name}": NO_RECOVERY for name in RECOVERY}
+
+
+def _faults_cost(goodput: Goodput) -> dict[str, Mean | None]:
+    """Return what a failure costs, and a checkpoint, by the key of its column."""
+    recovery = {f"recovery_{name}": goodput.mean(name) for name in RECOVERY}
+    return {**recovery, "checkpoint_stall_s": goodput.stall_s}
 
 
 def _halves(cell: MeasuredCell) -> dict[str, float]:
@@ -298,9 +303,7 @@ def _halves(cell: MeasuredCell) -> dict[str, float]:
         low, high = rate.confidence
         halves["samples_per_s"] = max(rate.value - low, high - rate.value)
     if goodput:
-        means = {f"recovery_{name}": goodput.mean(name) for name in RECOVERY}
-        means["checkpoint_stall_s"] = goodput.stall_s
-        halves |= {key: mean.half for key, mean in means.items() if mean}
+        halves |= {key: mean.half for key, mean in _faults_cost(goodput).items() if mean}
         halves["goodput_percent"] = goodput.half_percent
     return {key: half for key, half in halves.items() if half is not None}
 

@@ -154,10 +154,12 @@ def test_a_view_is_its_address(pages: dict[str, Path], opened: Open) -> None:
         page = shown.page
         page.get_by_label("Find in rows").fill("nodes=4")
         choice(page, "zero stage").select_option("=1")
+        page.locator(".picker > summary").click()
+        page.locator(".picker").get_by_label("final loss").check()
+        page.locator(".picker").get_by_label("step time ms").uncheck()
+        page.locator(".picker > summary").click()
         head(page, "final_loss").locator("button").click()
         page.locator("button.open:visible").nth(1).click()
-        page.locator(".picker > summary").click()
-        page.locator(".picker").get_by_label("step time ms").uncheck()
         at = f"#{page.url.partition('#')[2]}"
         seen = rows(page).all_text_contents()
         detail = page.locator("tr.detail:visible").get_attribute("id")

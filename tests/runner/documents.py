@@ -1,6 +1,7 @@
 """Records as a campaign's document, and in each format, for tests of tables and pages."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from runner.base.escapes import TerminalText
 from runner.matrix.published import PublishedRow
@@ -8,8 +9,14 @@ from runner.matrix.table_shape import TableShape
 from runner.report import formats
 from runner.tables.build import measured
 from runner.tables.campaign_document import CampaignDocument
+from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidences, PackedLog
+
+
+def rows(records: Iterable[Record], *chosen: Any, **more: Any) -> list[Row]:
+    """Return the row of each cell."""
+    return measured(records, *chosen, **more)[1]
 
 
 def document_of(

@@ -16,12 +16,13 @@ from runner.commands.parse import parse
 from runner.figures.learning import last_loss
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
-from runner.tables.build import measured, rows
+from runner.tables.build import measured
 from runner.tables.campaign_table import to_table
 from runner.terms.cell import Matrix
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.documents import rows
 from tests.runner.logs.made_lines import libai, megatron
 
 DATA = Path(__file__).resolve().parents[2] / "data"

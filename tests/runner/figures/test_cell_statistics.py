@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.figures.between_runs import of_values
 from runner.figures.cell_statistics import WITHOUT_NUMBERS, cell_statistics, runs_that_count
 from runner.figures.counted_steps import counted_intervals
 from runner.figures.learning import last_loss
@@ -266,9 +267,9 @@ def test_the_memory_of_processes_is_the_mean_of_runs_and_has_an_interval() -> No
     ]
     got = cell_statistics(runs)
     assert (got.memory_rss_mib, got.memory_used_mib) == (1023.0, None)
-    low, high = got.rss_interval or (0.0, 0.0)
+    low, high = of_values(got.rss_by_run).interval or (0.0, 0.0)
     assert low < 1000 < 1059 < high
-    assert cell_statistics(runs[:1]).rss_interval is None
+    assert of_values(cell_statistics(runs[:1]).rss_by_run).interval is None
 
 
 floats = st.one_of(st.none(), st.floats(max_value=1e300))

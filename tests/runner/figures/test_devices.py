@@ -6,12 +6,12 @@ import pytest
 
 from runner.figures.devices import DEVICES, find_device, peak
 from runner.figures.flops import MODEL_FLOPS, Decoder
-from runner.tables.build import rows
 from runner.tables.campaign_table import to_table
 from runner.tables.columns import COLUMNS
 from runner.tables.formatting import MISSING
 from runner.tables.row import Row
 from runner.terms.architecture import Divided, Formula
+from tests.runner.documents import rows
 from tests.runner.tables.test_tables import cell
 
 NAMES = {

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from runner.figures.matmul_reference import multiplied_in, reached
-from runner.tables.build import rows
 from runner.tables.campaign_table import to_csv, to_table
 from runner.terms.product import WEEK_S, Product, Products
 from runner.terms.record import Reached
+from tests.runner.documents import rows
 from tests.runner.tables.test_tables import cell
 
 PRODUCTS = Products(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from runner.figures.loss_curves import Curve, curve_of, read_alike, spans_of
 from runner.figures.parity import compare, parity, start_differs, task_differs
-from runner.tables.build import rows
 from runner.tables.campaign_table import to_markdown, to_table
 from runner.terms.record import Interval, LossKind, Measurement, Record
+from tests.runner.documents import rows
 from tests.runner.tables.test_tables import cell
 
 

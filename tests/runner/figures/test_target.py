@@ -29,9 +29,10 @@ from runner.figures.target import (
     time_to_target,
     time_to_validation_target,
 )
-from runner.tables.build import measured, rows
+from runner.tables.build import measured
 from runner.tables.campaign_table import to_table
 from runner.terms.record import Energy, Interval, Measurement, Record
+from tests.runner.documents import rows
 
 Losses = NDArray[np.float64]
 CURVES = Path(__file__).parents[2] / "data" / "learning.json"

@@ -16,9 +16,9 @@ from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.view import View
 from runner.load.records import records_of
-from runner.tables.build import rows
 from runner.terms.cell import Matrix
 from tests.runner.builders import small_cluster, small_matrix
+from tests.runner.documents import rows
 from tests.runner.launch.test_campaign import FAILED, Ending, Nodes
 
 UNTIL = replace(small_matrix({"zero_stage": [0, 1]}, repeats=6), until_percent=5.0)

@@ -12,12 +12,12 @@ from runner.load.samples import with_fetched
 from runner.logs.kinds import readers_of
 from runner.logs.measure import measure
 from runner.systems.common.registry import load_system
-from runner.tables.build import rows
 from runner.tables.campaign_table import to_table
 from runner.tables.columns import select
 from runner.tables.notes import notes
 from runner.tables.row import Row
 from runner.terms.record import FirstStep, Measurement, Record
+from tests.runner.documents import rows
 from tests.runner.load.test_samples import a_run, fetched, run_folder
 from tests.runner.logs.made_lines import megatron, primus
 from tests.runner.tables.test_tables import cell

@@ -7,9 +7,8 @@ from runner.figures.between_runs import ONE_RUN
 from runner.report.bars import shared_in_title, throughput_bars
 from runner.report.groups import Group
 from runner.report.page import to_html
-from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
-from tests.runner.documents import document_of
+from tests.runner.documents import document_of, rows
 from tests.runner.report.test_conclusion import thrice
 from tests.runner.report.test_report import failed, record
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.report.conclusion import compared_axes, conclusion, ran
-from runner.tables.build import measured, rows
+from runner.tables.build import measured
 from runner.terms.record import Interval, Measurement, Record
 from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
+from tests.runner.documents import rows
 from tests.runner.report.test_report import CAMPAIGN, failed, record
 
 

@@ -12,9 +12,10 @@ import pytest
 from runner.figures.publishable import CODES
 from runner.report.command_text import commands, shell_text, words_that_differ
 from runner.report.details import LEAST_TAIL, anchors, bytes_text, details
-from runner.tables.build import measured, rows
+from runner.tables.build import measured
 from runner.tables.environment_facts import own_facts
 from runner.terms.run_evidence import Evidence, NodeEvidence, NodeLog
+from tests.runner.documents import rows
 from tests.runner.report.test_report import CAMPAIGN, EVIL, failed, record
 
 LOG = NodeLog("nodes/0000-n1/launcher.log", 20_000, tuple(f"line {n}" for n in range(40)))

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from runner.report.scaling import efficiency_interval, scaling
-from runner.tables.build import rows
 from runner.terms.record import Interval, Measurement, Record
+from tests.runner.documents import rows
 from tests.runner.report.test_conclusion import thrice
 from tests.runner.report.test_report import record
 

@@ -12,7 +12,6 @@ from runner.__main__ import main
 from runner.expect.references import shipped
 from runner.folder.campaign import Campaign
 from runner.load.records import records_of
-from runner.tables.build import rows
 from runner.tables.campaign_reading import read_campaign
 from runner.tables.campaign_table import to_table
 from runner.tables.columns import for_machines
@@ -20,6 +19,7 @@ from runner.tables.expected import add_expectations
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
+from tests.runner.documents import rows
 from tests.runner.gpu_campaign import gpus
 
 

@@ -17,7 +17,6 @@ from runner.matrix.dialect import read_yaml
 from runner.matrix.file import load_matrix
 from runner.matrix.published import Printed, PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import shape_of
-from runner.tables.build import rows
 from runner.tables.entries import entries
 from runner.tables.shapes import render_shape, sheets
 from runner.tables.sheet import Line
@@ -25,7 +24,7 @@ from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.budget import examples
 from tests.documented_schemas import fits
 from tests.runner.builders import one_device, small_matrix
-from tests.runner.documents import render
+from tests.runner.documents import render, rows
 from tests.runner.tables.test_tables import OSDI, any_records, cell
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,13 +16,13 @@ from runner.figures.flops import Decoder
 from runner.report.formats import FORMATS
 from runner.report.plots import plots
 from runner.tables.baseline import difference
-from runner.tables.build import measured, rows
+from runner.tables.build import measured
 from runner.tables.campaign_table import MORE, to_csv, to_markdown, to_table
 from runner.tables.formatting import change_text, difference_text, number_text, value_text
 from runner.tables.notes import notes
 from runner.tables.row import RowDifference, RowRun, finished
 from runner.terms.record import STATUSES, Interval, Measurement, Record
-from tests.runner.documents import render
+from tests.runner.documents import render, rows
 
 SHAPE = Decoder(12, 768, 12, 1024, 50257)
 
