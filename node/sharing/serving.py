@@ -31,7 +31,8 @@ class Hub:
         begun = time.monotonic()
         self.heard = {node: begun for node in spec["gets"] if node != spec["me"]}
         self.sent = 0
-        self.most = sharing.TIMES * len(self.heard) * shelf.size  # bytes, to all of them together
+        self.given = 0  # of `sent`, what is of the datasets that this node gives
+        self.most = sharing.TIMES * len(self.heard) * shelf.size  # bytes given, to all together
         self.lock = threading.Lock()
 
     def hear(self, name: str) -> None:
@@ -40,8 +41,11 @@ class Hub:
             self.heard[name] = time.monotonic()
 
     def had_enough(self) -> bool:
-        """Whether more was sent than all that lack something can need: one asks without end."""
-        return bool(self.heard) and self.sent > self.most > 0
+        """Whether more was given than all that lack something can need: one asks without end.
+
+        What this node fetches and gives on is not counted: it is of a size that nobody said before.
+        """
+        return bool(self.heard) and self.given > self.most > 0
 
     def wait(self) -> list[str]:
         """Return once all that lack something are done, or not heard for LOST_S: the latter.
@@ -128,9 +132,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
             self._answer(206, bytes_left)
             stream.seek(begin)
+            is_given = self.hub.shelf.gives(path)
             while block := stream.read(min(bytes_left, BLOCK)):
                 with self.hub.lock:  # before: who has the last of it may end us at once
                     self.hub.sent += len(block)
+                    self.hub.given += is_given * len(block)
                 self.wfile.write(block)
                 bytes_left -= len(block)
 

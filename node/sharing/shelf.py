@@ -31,6 +31,10 @@ class Shelf:
             self.complete[digest] = os.path.join(home, file)
         self.size = sum(os.path.getsize(path) for path in {*self.complete.values()})
 
+    def gives(self, path: str) -> bool:
+        """Whether the file is of a dataset that is given, not of one that came here and goes on."""
+        return path in self.complete.values()
+
     def find(self, digest: Sha256) -> str | None:
         """What of the file can be read now."""
         for path in (self.complete.get(digest), self.path(digest), self.partial_path(digest)):

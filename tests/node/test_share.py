@@ -18,6 +18,7 @@ from node import fetch, manifest_folders, share, sharing
 from node.checksum import sha256
 from node.dataset import inspection, megatron_mmap
 from node.sharing import serving
+from node.sharing.getting import Getter
 from node.sharing.shelf import Shelf
 from node.validated_text import Sha256
 from tests.node import run
@@ -248,6 +249,25 @@ def test_one_that_asks_without_end_is_sent_no_more_than_all_can_need(tmp_path: P
     assert statuses[-1] == 429
     assert hub.most < hub.sent <= hub.most + manifest
     assert hub.wait() == ["n2"]  # it waits for it no longer
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_a_holder_gives_on_of_another_dataset_is_not_asking_without_end(
+    tmp_path: Path,
+) -> None:
+    """A small dataset's holder, which also gave on a large one, said that it had given enough."""
+    nodes = Nodes(tmp_path, 2, tokens=1000)
+    spec = nodes.spec("n1", ["n2"])
+    hub, server = one_that_gives(nodes, spec)
+    large = b"x" * (2 * hub.most)
+    digest = Sha256(hashlib.sha256(large).hexdigest())
+    Path(hub.shelf.path(digest)).write_bytes(large)  # as it lies when it came from another node
+    getter = Getter(nodes.spec("n2", ["n2"]), Shelf(str(nodes.roots["n2"])))
+    getter.bring(digest, len(large), "the large one")
+    assert hub.sent >= len(large)
+    assert not hub.had_enough()
+    getter.bring(Sha256(nodes.identity), None, "the small one")
     server.shutdown()
     server.server_close()
 
