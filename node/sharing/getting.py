@@ -124,9 +124,8 @@ class Getter:
             if sha256(partial) == digest:
                 os.replace(partial, path)
                 return path
-            os.unlink(
-                partial
-            )  # a node gave on what it had not checked yet, or the disk lost something
+            # a node gave on what it had not checked yet, or the disk lost something
+            os.unlink(partial)
         raise fetch.FetchError(f"{title} came damaged twice; verify the nodes that have it")
 
     def _refuse_loss(self, title: str) -> None:

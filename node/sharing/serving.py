@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import http.server
 import ipaddress
@@ -28,10 +29,10 @@ class Hub:
         self.token: str = spec["token"]
         self.shelf = shelf
         self.slots = threading.BoundedSemaphore(AT_ONCE)
-        begun = time.monotonic()
-        self.heard = {node: begun for node in spec["gets"] if node != spec["me"]}
+        others = (node for node in spec["gets"] if node != spec["me"])
+        self.heard = dict.fromkeys(others, time.monotonic())
         self.sent = 0
-        self.given = 0  # of `sent`, what is of the datasets that this node gives
+        self.given = 0  # of `sent`, what is of this node's own datasets, not fetched and given on
         self.most = sharing.TIMES * len(self.heard) * shelf.size  # bytes given, to all together
         self.lock = threading.Lock()
 
@@ -41,10 +42,7 @@ class Hub:
             self.heard[name] = time.monotonic()
 
     def had_enough(self) -> bool:
-        """Whether more was given than all that lack something can need: one asks without end.
-
-        What this node fetches and gives on is not counted: it is of a size that nobody said before.
-        """
+        """Whether more was given than all that lack something can need: one asks without end."""
         return bool(self.heard) and self.given > self.most > 0
 
     def wait(self) -> list[str]:
@@ -117,9 +115,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503)
             return
         try:
-            self._send(path, int(span[1]), int(span[2]) + 1)
-        except OSError:
-            pass  # one of the two went away: who asked asks another
+            with contextlib.suppress(OSError):  # one went away: who asked asks another
+                self._send(path, int(span[1]), int(span[2]) + 1)
         finally:
             self.hub.slots.release()
 
@@ -132,7 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
             self._answer(206, bytes_left)
             stream.seek(begin)
-            is_given = self.hub.shelf.gives(path)
+            is_given = path in self.hub.shelf.complete.values()
             while block := stream.read(min(bytes_left, BLOCK)):
                 with self.hub.lock:  # before: who has the last of it may end us at once
                     self.hub.sent += len(block)

@@ -31,13 +31,7 @@ class Shelf:
             self.complete[digest] = os.path.join(home, file)
         self.size = sum(os.path.getsize(path) for path in {*self.complete.values()})
 
-    def gives(self, path: str) -> bool:
-        """Whether the file is of a dataset that is given, not of one that came here and goes on."""
-        return path in self.complete.values()
-
     def find(self, digest: Sha256) -> str | None:
         """What of the file can be read now."""
-        for path in (self.complete.get(digest), self.path(digest), self.partial_path(digest)):
-            if path and os.path.exists(path):
-                return path
-        return None
+        paths = (self.complete.get(digest), self.path(digest), self.partial_path(digest))
+        return next((path for path in paths if path and os.path.exists(path)), None)
