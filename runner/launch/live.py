@@ -1,6 +1,5 @@
 """How far a run is, from what has come back of it so far: for the live view and `status`."""
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -118,13 +117,15 @@ def device_use(samples: Path, devices: Sequence[int]) -> DeviceUse:
     except OSError:
         return DeviceUse()
     table = read_samples(b"\n".join([*head, *tail(samples, _END).splitlines()[1:], b""]))
-    chosen = {*map(str, devices)} or {*table.names} - {CPU}
-    looks = table.of(chosen - {CPU}).by_device().values()
-    used = [look.memory_used_mib[-1] for look in looks]
-    power = [look.power_w[-1] for look in looks]
-    known = [float(mib) for mib in used if not math.isnan(mib)]
-    complete = bool(power) and not any(map(math.isnan, power))
-    return DeviceUse(max(known, default=None), float(sum(power)) if complete else None)
+    of_run = table[table["device"] != CPU]
+    if devices:
+        of_run = of_run[of_run["device"].isin([*map(str, devices)])]
+    newest = of_run.sort_values("time").groupby("device", observed=True).tail(1)
+    used, power = newest["memory_used_mib"].dropna(), newest["power_w"]
+    complete = len(power) and power.notna().all()
+    return DeviceUse(
+        float(used.max()) if len(used) else None, float(power.sum()) if complete else None
+    )
 
 
 def left_s(

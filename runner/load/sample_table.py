@@ -1,20 +1,19 @@
-"""A node's samples as columns: a row for each look at a device, in the order of its file. Pure.
+"""A node's samples.csv as a table: a row for each look at a device, in the order of its file. Pure.
 
-A day of eight GPUs is 700,000 rows, and a campaign has thousands of nodes: pandas reads and numpy
-adds up a row in about a microsecond.
+Its columns (absent: NaN): `device`, a category; `time` in s by the node's clock; what the device
+says of itself, `energy_j` since some time before the run; `clock_events`, NVML's bits or UNTOLD.
+A day of eight GPUs is 700,000 rows, and a campaign has thousands of nodes.
 """
 
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runner.logs.numbers import LARGEST_QUANTITY, quantity
 from runner.logs.smi import npu_readings
@@ -22,15 +21,24 @@ from runner.logs.smi import npu_readings
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Floats = NDArray[np.float64]
 CPU = "cpu"  # the one device of a node without devices: all its processors
 UNTOLD = -1  # as clock events: the device does not say
 MOST_EVENTS = (1 << 63) - 1
 _ABSENT = "[N/A]"
-_TIMES, _DEVICE, _EVENTS = "timestamp", "index", "clocks_event_reasons.active"
-_BUSY, _USED = "utilization.gpu", "memory.used"
-_FIGURES = ("power.draw", "total_energy", "temperature.gpu", "clocks.current.sm")
-_READ = frozenset((_TIMES, _DEVICE, _EVENTS, _BUSY, _USED, *_FIGURES))
+_COLUMNS = {
+    "timestamp": "time",
+    "index": "device",
+    "utilization.cpu": "utilisation_percent",
+    "utilization.gpu": "utilisation_percent",
+    "memory.used": "memory_used_mib",
+    "power.draw": "power_w",
+    "total_energy": "energy_j",
+    "temperature.gpu": "temperature_c",
+    "clocks.current.sm": "sm_clock_mhz",
+    "clocks_event_reasons.active": "clock_events",
+}
+_WORDS = ("device", "clock_events")
+FIGURES = tuple(name for name in dict.fromkeys(_COLUMNS.values()) if name not in _WORDS)
 _HEADER = re.compile(rb"timestamp *,[^\r\n]*")
 _COLUMN = re.compile(r"([a-z_.]+)(?: \[([^][]+)\])?")  # and its unit
 _FIGURE = re.compile(r"(\S+)(?: .+)?")
@@ -39,54 +47,7 @@ _EVENT_BITS = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _NPU = re.compile(rb"\|\s*(\d+)\s+[A-Za-z0-9]\S*\s+\|\s*[A-Za-z]+\s+\|")
 
 
-@dataclass(frozen=True)
-class SampleTable:
-    """Samples as columns of one length; NaN: not told. `device` has indices into `names`."""
-
-    names: tuple[str, ...]
-    device: NDArray[np.intp]
-    time: Floats  # s, by the node's clock
-    utilisation_percent: Floats
-    memory_used_mib: Floats
-    power_w: Floats
-    energy_j: Floats  # since some time before the run
-    temperature_c: Floats
-    sm_clock_mhz: Floats
-    clock_events: NDArray[np.int64]  # NVML's bits; UNTOLD
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def where(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "SampleTable":
-        """Return some of the rows: where a mask is true, or by their numbers, in that order."""
-        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return replace(self, **columns)
-
-    def of(self, devices: Collection[str]) -> "SampleTable":
-        """Return the rows of these devices."""
-        is_of_devices = np.array([name in devices for name in self.names], dtype=bool)
-        return self if is_of_devices.all() else self.where(is_of_devices[self.device])
-
-    def by_device(self) -> dict[str, "SampleTable"]:
-        """Return each device's rows by time, devices in the order of their first row in time."""
-        order = np.argsort(self.time, kind="stable")
-        codes = self.device[order]
-        device_codes, first_rows = np.unique(codes, return_index=True)
-        return {
-            self.names[code]: self.where(order[codes == code])
-            for code in device_codes[np.argsort(first_rows)]
-        }
-
-
-_COLUMNS = tuple(column.name for column in fields(SampleTable))[1:]
-
-
-def finite_values(values: Floats) -> Floats:
-    """Return the figures of a column that were told."""
-    return values[~np.isnan(values)]
-
-
-def read_samples(data: bytes) -> SampleTable:
+def read_samples(data: bytes) -> "DataFrame":
     """Read samples.csv, in any of its three forms: the sampler's, nvidia-smi's, and npu-smi's
     tables with a line `timestamp, SECONDS` before each. What is torn or no number is left out.
     """
@@ -96,30 +57,21 @@ def read_samples(data: bytes) -> SampleTable:
         _rows(header, b"".join(body for _, body in bodies)) if len(header) > 2 else _npus(bodies)
         for header, bodies in groupby(_sections(data), key=lambda section: _kind(section[0]))
     ]
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames or [_npus([])])
-    rows = len(frame)
-
-    def column(name: str) -> Floats:
-        values = np.asarray(frame[name] if name in frame else [np.nan] * rows, dtype=np.float64)
-        return np.where((values >= 0) & (values <= LARGEST_QUANTITY), values, np.nan)
-
-    codes, names = pd.factorize(frame[_DEVICE] if _DEVICE in frame else np.full(rows, CPU))
-    bits = np.full(rows, UNTOLD, dtype=np.int64)
-    if _EVENTS in frame:
-        at, words = pd.factorize(frame[_EVENTS])
-        bits = np.array([*map(_events, words), UNTOLD], dtype=np.int64)[at]
-    return SampleTable(
-        tuple(map(str, names)),
-        codes.astype(np.intp),
-        column(_TIMES),
-        column(_BUSY),
-        column(_USED),
-        column("power.draw"),
-        column("total_energy") / 1000,
-        column("temperature.gpu"),
-        column("clocks.current.sm"),
-        bits,
-    )
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames or [_npus([])], ignore_index=True)
+    absent = np.full(len(frame), np.nan)
+    figures = {name: np.asarray(frame.get(name, absent), np.float64) for name in FIGURES}
+    told = {
+        name: np.where((values >= 0) & (values <= LARGEST_QUANTITY), values, np.nan)
+        for name, values in figures.items()
+    }
+    told["energy_j"] /= 1000
+    codes, names = pd.factorize(frame["device"])
+    events = np.full(len(frame), UNTOLD, dtype=np.int64)
+    if "clock_events" in frame:
+        at, words = pd.factorize(frame["clock_events"])
+        events = np.array([*map(_events, words), UNTOLD], dtype=np.int64)[at]
+    device = pd.Categorical.from_codes(codes, pd.Index([*map(str, names)]))
+    return pd.DataFrame({"device": device, **told, "clock_events": events})
 
 
 def _sections(data: bytes) -> Iterator[tuple[tuple[str, ...], bytes]]:
@@ -142,16 +94,13 @@ def _rows(header: Sequence[str], body: bytes) -> "DataFrame":
     import pandas as pd
 
     matches = [_COLUMN.fullmatch(word) for word in header]
-    columns = [match[1] if match else "" for match in matches]
-    if _BUSY not in columns:
-        columns = [_BUSY if name == "utilization.cpu" else name for name in columns]
-    known = {name: at for at, name in enumerate(columns) if name in _READ}  # the last of two
-    columns = [name if known.get(name) == at else str(at) for at, name in enumerate(columns)]
+    names = [_COLUMNS.get(match[1], "") if match else "" for match in matches]
+    known = {name: at for at, name in enumerate(names) if name}  # the last of two
+    columns = [name if known.get(name) == at else str(at) for at, name in enumerate(names)]
     lines = b"".join(
         line + b"\n" for line in body.splitlines() if line.count(b",") == len(columns) - 1
     )
-    words = dict.fromkeys((_DEVICE, _EVENTS), "category")
-    figures = sorted({*known} - {*words})
+    figures = sorted({*known} - {*_WORDS})
 
     def read(text: bytes, kinds: Mapping[str, str]) -> "DataFrame":
         return pd.read_csv(
@@ -172,15 +121,15 @@ def _rows(header: Sequence[str], body: bytes) -> "DataFrame":
         end = b"\n" if ends else b","
         bare = bare.replace(b" " + unit.encode() + end, end)
     try:
-        frame = read(bare, words)
+        frame = read(bare, dict.fromkeys(_WORDS, "category"))
     except ValueError:  # a word that is no number: one by one
         frame = read(lines, dict.fromkeys(columns, "str"))
         for name in figures:
-            value = _time if name == _TIMES else _number
+            value = _time if name == "time" else _number
             values = {text: value(str(text).strip()) for text in frame[name].unique()}
             frame[name] = frame[name].map(values).astype("float64")
-    frame[_DEVICE] = frame[_DEVICE] if _DEVICE in known else CPU
-    needed = [_TIMES, *([] if _USED in known else [_BUSY])]
+    frame["device"] = frame["device"] if "device" in known else CPU
+    needed = ["time", *([] if "memory_used_mib" in known else ["utilisation_percent"])]
     if not {*needed} <= {*known}:
         return frame[:0]
     told = np.all([frame[name].between(0, LARGEST_QUANTITY) for name in needed], axis=0)
@@ -199,7 +148,7 @@ def _npus(tables: Iterable[tuple[Sequence[str], bytes]]) -> "DataFrame":
             if match := _NPU.match(line):
                 chip = match[1].decode()
             rows += [(now, chip, busy, used) for used, busy in npu_readings(line)]
-    return pd.DataFrame(rows, columns=[_TIMES, _DEVICE, _BUSY, _USED])
+    return pd.DataFrame(rows, columns=["time", "device", "utilisation_percent", "memory_used_mib"])
 
 
 def _events(word: str) -> int:

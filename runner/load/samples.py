@@ -23,16 +23,22 @@ from runner.folder.attempt import clock_ahead_s
 from runner.folder.endings import Ending
 from runner.folder.packed import has_part, read_part
 from runner.folder.stored import UnreadableError, load
-from runner.load import energy
-from runner.load import telemetry as telemetries
 from runner.load.arrivals import arrivals_of
-from runner.load.over_time import NodeCurves, over_time
 from runner.load.sample_table import CPU, read_samples
-from runner.load.utilisation import NodeSamples, first_step, mean_of, means, peak_memory
+from runner.load.sampled import (
+    NodeSamples,
+    energy_of,
+    of_node,
+    over_time,
+    peak_memory,
+    telemetry_of,
+    thermals_of,
+    utilisation_of,
+)
 from runner.load.window import Seen, Window, steady_window, times_of_steps
 from runner.logs import tensorboard
 from runner.logs.numbers import quantity
-from runner.terms.record import Interval, Measurement, Record
+from runner.terms.record import FirstStep, Interval, Measurement, Record
 
 _POLL_LINE = re.compile(rb"^\{[^\r\n]{1,1000}\}$", re.MULTILINE)
 # As bench and supervisors write them; others are read as any JSON is.
@@ -80,9 +86,15 @@ def _measured(
         rank: times_of_steps(measured.places.get(rank, ()), _looks(polls[rank], lasted[rank][1]))
         for rank in nodes
     }
-    starts = [first_step(times[rank], began[rank]) for rank in nodes]
-    if earliest := min((start for start in starts if start), default=None):
-        measured = replace(measured, first_step=earliest)
+    firsts = [
+        FirstStep(first.by - begin, first.iteration)
+        for rank, begin in began.items()
+        if begin is not None
+        and times[rank]
+        and (first := min(times[rank], key=lambda step: step.by)).by > begin
+    ]
+    if firsts:
+        measured = replace(measured, first_step=min(firsts))
     if not sampled:
         return measured
     return _sampled(record, measured, sampled, devices, _windows(record, times, polls), began)
@@ -150,41 +162,39 @@ def _sampled(
     began: Mapping[int, float | None],
 ) -> Measurement:
     """Add what the samples of those nodes say that have some."""
-    readings, busy = [], []
-    curves: dict[int, NodeCurves] = {}
-    peaks: list[float | None] = []
+    of_nodes, curves, peaks = [], {}, []
     for rank in sorted({*windows, *nodes}):
         # One node's samples are held at a time: those of all would be gigabytes.
         had = sorted(map(str, devices.get(rank, ())))
         table = read_samples(read_part(nodes[rank], names.SAMPLES) if rank in nodes else b"")
         if rank in nodes:
             if rank in devices:
-                table = table.of({CPU, *had})
+                table = table[table["device"].isin([CPU, *had])]
             curves[rank] = over_time(table)
             peaks.append(peak_memory(table))
         if windows:
             name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
             of_run = () if record.device_kind == CPU else had
-            node = NodeSamples(table, windows.get(rank), began[rank], of_run, name)
-            busy += means(node)
-            readings.append(
-                (energy.of_node(node), energy.thermals_of_node(node), telemetries.of_node(node))
-            )
+            of_nodes.append(of_node(NodeSamples(table, windows[rank], began[rank], of_run, name)))
     measured = replace(
         measured,
-        busy={rank: curve.busy for rank, curve in curves.items()},
-        power_w={rank: curve.power_w for rank, curve in curves.items()},
-        memory_mib={rank: curve.memory_mib for rank, curve in curves.items()},
+        busy={rank: busy for rank, (busy, _, _) in curves.items()},
+        power_w={rank: power for rank, (_, power, _) in curves.items()},
+        memory_mib={rank: memory for rank, (_, _, memory) in curves.items()},
         memory_used_mib=max(filter(None, peaks), default=measured.memory_used_mib),
-        utilisation=mean_of(busy) or measured.utilisation,
     )
-    if not readings:
+    if not of_nodes:
         return measured
-    powers, heats, looks = zip(*readings, strict=True)
-    power, heat = energy.together(powers), energy.heat_of(heats)
-    if heat.mean_power_w is not None and power.mean_power_w is not None:
-        heat = replace(heat, mean_power_w=power.mean_power_w)
-    return replace(measured, energy=power, thermals=heat, telemetry=telemetries.together(looks))
+    energy, heat = energy_of(of_nodes), thermals_of(of_nodes)
+    if heat.mean_power_w is not None and energy.mean_power_w is not None:
+        heat = replace(heat, mean_power_w=energy.mean_power_w)
+    return replace(
+        measured,
+        utilisation=utilisation_of(of_nodes) or measured.utilisation,
+        energy=energy,
+        thermals=heat,
+        telemetry=telemetry_of(of_nodes),
+    )
 
 
 def _lasted(node: Path) -> tuple[float | None, float]:

@@ -96,7 +96,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Utilisation:
-    """How busy the devices were, in percent, and of what: see utilisation.py.
+    """How busy the devices were, in percent, and of what.
 
     `source` is "samples" (the mean of all devices' samples in the steady window) or "log" (the
     busiest reading that the log shows).

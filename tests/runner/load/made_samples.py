@@ -1,15 +1,14 @@
 """Samples of devices made by hand, as the table that a file of them is read as."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from runner.load import energy as energies
-from runner.load import telemetry as telemetries
-from runner.load.sample_table import MOST_EVENTS, UNTOLD, Floats, SampleTable
-from runner.load.utilisation import NodeSamples
+from runner.load.sample_table import FIGURES, MOST_EVENTS, UNTOLD
+from runner.load.sampled import NodeSamples, energy_of, of_node, telemetry_of, thermals_of
 from runner.load.window import Window
 from runner.terms.record import Energy, Telemetry, Thermals
 
@@ -29,25 +28,19 @@ class Sample:
     clock_events: int | None = None
 
 
-def tabled(samples: Sequence[Sample]) -> SampleTable:
+def tabled(samples: Sequence[Sample]) -> pd.DataFrame:
     """Return samples as columns."""
-    names = tuple(dict.fromkeys(sample.device for sample in samples))
 
-    def column(name: str) -> Floats:
-        return np.array([getattr(sample, name) for sample in samples], dtype=np.float64)
+    def column(name: str) -> list[Any]:
+        return [getattr(sample, name) for sample in samples]
 
-    events = (sample.clock_events for sample in samples)
-    return SampleTable(
-        names,
-        np.array([names.index(sample.device) for sample in samples], dtype=np.intp),
-        column("time"),
-        column("utilisation_percent"),
-        column("memory_used_mib"),
-        column("power_w"),
-        column("energy_j"),
-        column("temperature_c"),
-        column("sm_clock_mhz"),
-        np.array([UNTOLD if event is None else event & MOST_EVENTS for event in events], np.int64),
+    events = (UNTOLD if event is None else event & MOST_EVENTS for event in column("clock_events"))
+    return pd.DataFrame(
+        {
+            "device": pd.Categorical(column("device")),
+            **{name: np.array(column(name), dtype=np.float64) for name in FIGURES},
+            "clock_events": np.array([*events], dtype=np.int64),
+        }
     )
 
 
@@ -58,37 +51,25 @@ def sampled(samples: Sequence[Sample], window: Window | None, *more: Any) -> Nod
 
 def energy(nodes: Sequence[NodeSamples]) -> Energy:
     """What all devices of all nodes took."""
-    return energies.together([energies.of_node(node) for node in nodes])
+    return energy_of([*map(of_node, nodes)])
 
 
 def thermals(nodes: Sequence[NodeSamples]) -> Thermals:
     """How warm they were."""
-    return energies.heat_of([energies.thermals_of_node(node) for node in nodes])
+    return thermals_of([*map(of_node, nodes)])
 
 
 def telemetry(nodes: Sequence[NodeSamples]) -> Telemetry:
     """How whole their samples are."""
-    return telemetries.together([telemetries.of_node(node) for node in nodes])
+    return telemetry_of([*map(of_node, nodes)])
 
 
-def rows_of(table: SampleTable) -> list[Sample]:
+def rows_of(table: pd.DataFrame) -> list[Sample]:
     """Return the looks of a table one by one."""
 
-    def told(name: str, at: int) -> float | None:
-        value = float(getattr(table, name)[at])
-        return None if np.isnan(value) else value
+    def told(row: Any, name: str) -> Any:
+        value = getattr(row, name)
+        return None if value == UNTOLD or value != value else value
 
-    return [
-        Sample(
-            float(table.time[at]),
-            table.names[table.device[at]],
-            told("utilisation_percent", at),
-            told("memory_used_mib", at),
-            told("power_w", at),
-            told("energy_j", at),
-            told("temperature_c", at),
-            told("sm_clock_mhz", at),
-            None if table.clock_events[at] == UNTOLD else int(table.clock_events[at]),
-        )
-        for at in range(len(table))
-    ]
+    names = [column.name for column in fields(Sample)]
+    return [Sample(*(told(row, name) for name in names)) for row in table.itertuples()]

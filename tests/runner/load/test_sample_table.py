@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from node.nvml import HEADER
 from node.sampler import CPU_HEADER
-from runner.load.over_time import MOST_POINTS, over_time
 from runner.load.sample_table import MOST_EVENTS, read_samples
+from runner.load.sampled import MOST_POINTS, over_time
 from tests.runner.load.made_samples import Sample, rows_of, tabled
 
 SHORT = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
@@ -123,16 +123,8 @@ def test_any_bytes_are_read(data: bytes) -> None:
     read_samples(HEADER.encode() + data)
 
 
-def test_devices_come_by_their_first_sample_in_time() -> None:
-    table = tabled([Sample(2.0, "0", 1.0, 1.0), Sample(1.0, "7", 2.0, 2.0), Sample(0.5, "0", 3, 3)])
-    assert {name: each.time.tolist() for name, each in table.by_device().items()} == {
-        "0": [0.5, 2.0],
-        "7": [1.0],
-    }
-
-
 def test_a_long_run_has_a_curve_of_bounded_length() -> None:
     samples = [Sample(float(at), "0", at % 100, 5.0, 100.0) for at in range(10 * MOST_POINTS)]
     curves = over_time(tabled(samples))
     assert [len(curve) for curve in curves] == [MOST_POINTS] * 3
-    assert {value for _, value in curves.power_w} == {100.0}
+    assert {value for _, value in curves[1]} == {100.0}
