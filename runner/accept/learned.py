@@ -8,9 +8,9 @@ from typing import Any
 from runner.accept.acceptance import NodeFault
 from runner.accept.remedies import remedy
 from runner.doctor.judgement import result_json
+from runner.doctor.outliers import slowed
 from runner.doctor.probe_tests import TESTS, floor_of
 from runner.doctor.slow_figures import Figure, judge_figures, rounded, slow_parts
-from runner.figures.outliers import slowed
 
 STAGE = "training"
 APART = 1e-3  # relative: what losses of the same steps may differ by where sums are not ordered

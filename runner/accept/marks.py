@@ -17,9 +17,9 @@ from runner.accept.acceptance import AcceptState, NodeFault
 from runner.accept.remedies import remedy
 from runner.accept.scope import AcceptOptions
 from runner.base.errors import UserError
+from runner.doctor.outliers import is_low
 from runner.doctor.probe_tests import TESTS, floor_of
 from runner.doctor.slow_figures import location, rounded
-from runner.figures.outliers import is_low
 from runner.matrix.dialect import read_file, read_yaml
 
 MARK = Fields({"at_least": Number(0)}, {"source": (Text(most=500), "")})

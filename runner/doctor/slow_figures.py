@@ -2,7 +2,7 @@
 
 A figure is the median of its samples; of several tries the best one, since other work on a machine
 only ever slows it. It is slow if it is below the reference (the upper quartile of its like) by
-more than its tolerance: FLOORS, or what noise explains (runner/figures/outliers.py). Noise is the
+more than its tolerance: FLOORS, or what noise explains (runner/doctor/outliers.py). Noise is the
 standard error of the median, by the samples' MAD, of the figure itself or of its like, and how far
 two tries are apart. Where all devices take their samples at the same time (AT_ONCE), each sample is
 compared with those of the same moment, so that noise of the whole cluster does not count.
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from node.probe import reference
-from runner.doctor.probe_tests import AT_ONCE, PAIRS, TESTS, floor_of
-from runner.figures.outliers import (
+from runner.doctor.outliers import (
     best_of_tries,
     error,
     is_low,
@@ -25,6 +24,7 @@ from runner.figures.outliers import (
     slowed,
     spread,
 )
+from runner.doctor.probe_tests import AT_ONCE, PAIRS, TESTS, floor_of
 
 NOISY = "too noisy to tell"
 BUSY = "busy, not slow"

@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import Any
 
 from runner.base.escapes import plain
+from runner.figures.measured_cell import MeasuredCell
 from runner.tables.environment_facts import environment_section, facts_as_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import Record
 
 MAY_CHANGE = ("pin", "env")

@@ -13,11 +13,11 @@ from pathlib import Path
 from node.printable import printable
 from runner.archive import archive
 from runner.base.errors import UserError
+from runner.figures.measured_cell import MeasuredCell
 from runner.folder.campaign import Campaign
 from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
 from runner.history.workers import parallel_map
 from runner.tables.campaign_reading import read_campaign
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import PUBLISHABLE, Row, finished
 
 # What is not official.

@@ -12,6 +12,7 @@ from runner.archive.export import Gathered, gathered
 from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.base.escapes import plain
+from runner.figures.measured_cell import MeasuredCell
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
@@ -20,7 +21,6 @@ from runner.publish.environments import installed, texts
 from runner.publish.fitness import Refused, refused
 from runner.publish.publication import Publication
 from runner.publish.readme import readme
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import PUBLISHABLE
 from runner.terms.run import Run
 

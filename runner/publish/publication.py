@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.figures.measured_cell import MeasuredCell
 from runner.publish.fitness import Refused
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.inspected import Inspected
 from runner.terms.run import Run

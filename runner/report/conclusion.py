@@ -12,10 +12,10 @@ from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, minute
 from runner.base.text import counted, listing
+from runner.figures.measured_cell import MeasuredCell
 from runner.report.cell_labels import labels
 from runner.report.groups import axes_of
 from runner.tables.formatting import MISSING, axis_text, number_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row, RowComparison, finished
 
 MOST_MODELS = 2  # of which the fastest cell is named

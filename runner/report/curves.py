@@ -12,11 +12,11 @@ from matplotlib.ticker import MaxNLocator
 from node.printable import printable
 from runner.figures.cell_statistics import runs_that_count
 from runner.figures.counted_steps import late_intervals, warmup_of
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.run_curves import Points, thinned, times
 from runner.report.groups import MOST_PANELS, axes_of, colours, groups
 from runner.report.links import href
 from runner.report.svg import PANEL, WIDTH, draw, line_style, mark
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 

@@ -8,12 +8,12 @@ from node.printable import printable
 from runner.base.clock import ZONE, day, second
 from runner.base.text import listing
 from runner.figures.cell_statistics import runs_that_count
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.publishable import CODES
 from runner.report.command_text import commands
 from runner.report.links import href
 from runner.tables.environment_facts import own_facts
 from runner.tables.formatting import MISSING, number_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog

@@ -7,8 +7,8 @@ from typing import Any
 from node.printable import printable
 from node.time_words import lasts
 from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
+from runner.figures.measured_cell import MeasuredCell
 from runner.tables.formatting import MISSING, number_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 
 MOST_RUNS = 20  # of a cell whose timelines are drawn

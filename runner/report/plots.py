@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.run_curves import loss_curve, step_times, validation_curve
 from runner.report import curves, node_curves
 from runner.report.bars import throughput_bars
 from runner.report.points import memory_plot
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 
 _Sampled = tuple[str, str, Literal["busy", "power_w", "memory_mib"], str]

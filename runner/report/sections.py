@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from node.printable import printable
+from runner.figures.measured_cell import MeasuredCell
 from runner.report.cell_labels import labels
 from runner.report.links import href
 from runner.tables.campaign_table import head
 from runner.tables.columns import COLUMNS, THRESHOLDS, Column
 from runner.tables.formatting import MISSING, axis_text, change_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import (
     PUBLISHABLE,
     Row,

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, day, minute, second
+from runner.figures.measured_cell import MeasuredCell
 from runner.report.links import href
-from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import NOT_ENDED, Record
 
 MOST_LANES = 60  # of more cells a lane is a node

@@ -7,11 +7,11 @@ from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures.between_runs import RateDifference, of_values, rate_difference
 from runner.figures.cell_statistics import runs_that_count
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.parity import Parity, parity, task_differs
 from runner.figures.target import Alike, compare_learning
 from runner.tables.columns import THRESHOLDS
 from runner.tables.formatting import value_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import (
     Row,
     RowComparison,

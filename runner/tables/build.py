@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from runner.base.escapes import plain
+from runner.figures.cell_figures import cell_figures, formula, padded_vocabulary
 from runner.figures.cell_statistics import runs_that_count
 from runner.figures.flops import Decoder
+from runner.figures.measured_cell import MeasuredCell, measured_cell, unreadable
 from runner.figures.target import TimeToTarget
 from runner.matrix.published import PublishedRow
 from runner.tables.baseline import Compared, compare_with
-from runner.tables.cell_figures import cell_figures, formula, padded_vocabulary
 from runner.tables.efficiency import add_scaling
 from runner.tables.expected import add_expectations
 from runner.tables.judged import add_verdicts
-from runner.tables.measured_cell import MeasuredCell, measured_cell, unreadable
 from runner.tables.row import PUBLISHABLE, Row, RowModel, RowRun, RowTarget, facts
 from runner.terms.cell import SEED
 from runner.terms.record import Record

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from runner.figures.measured_cell import MeasuredCell
 from runner.matrix.published import PublishedRow
 from runner.matrix.table_shape import TableShape
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.record import Record
 from runner.terms.run_evidence import Evidences, PackedLog

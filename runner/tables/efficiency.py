@@ -6,8 +6,8 @@
 from collections.abc import Mapping, Sequence
 
 from runner.figures.between_runs import rate_difference
+from runner.figures.measured_cell import MeasuredCell
 from runner.tables.formatting import value_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row, finished
 from runner.terms.record import DATA_PARALLEL
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from node.printable import printable
 from runner.base.text import listing
+from runner.figures.measured_cell import MeasuredCell
 from runner.tables.formatting import MISSING, value_text
-from runner.tables.measured_cell import MeasuredCell
 from runner.terms.record import Record
 
 

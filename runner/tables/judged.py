@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.publishable import (
     CellEvidence,
     Hosts,
@@ -12,7 +13,6 @@ from runner.figures.publishable import (
 )
 from runner.figures.resumed import resumed
 from runner.tables.baseline import Compared
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import PUBLISHABLE, Row
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from node.causes import Cause, cause_named
 from runner.base.errors import UserError
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.parity import parity
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
 from runner.load.records import record_of
 from runner.tables.build import measured as measured_cells
-from runner.tables.measured_cell import MeasuredCell
 from runner.tables.row import Row
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome

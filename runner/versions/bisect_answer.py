@@ -9,12 +9,12 @@ from node.printable import printable
 from runner.base.escapes import MarkdownText
 from runner.base.text import counted
 from runner.figures.between_runs import CellTimes, RateDifference, of_values, paired_difference
-from runner.figures.noisy_bisection import BisectEnd, BisectStep, PairReading, Posterior
 from runner.folder.campaign import Campaign
 from runner.load.installed_facts import differing, installed_facts
 from runner.tables.columns import title
 from runner.tables.text import bulleted
 from runner.terms.bisected import BisectAnswer, Bisected, BisectPair
+from runner.versions.noisy_bisection import BisectEnd, BisectStep, PairReading, Posterior
 from runner.versions.version import Version, VersionCell
 
 FOUND, NO_CHANGE = "found", "no_change"

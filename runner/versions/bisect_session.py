@@ -10,16 +10,6 @@ from pathlib import Path
 from statistics import median
 
 from runner.base.errors import UserError
-from runner.figures.noisy_bisection import (
-    BisectEnd,
-    BisectRules,
-    BisectStep,
-    Costs,
-    PairReading,
-    Posterior,
-    next_step,
-    usable_of,
-)
 from runner.folder.attempt import Attempt
 from runner.folder.bisect_file import load_bisected, save_bisected
 from runner.folder.campaign import Campaign
@@ -34,6 +24,16 @@ from runner.terms.cluster import Cluster
 from runner.terms.run import Run
 from runner.versions.bisect_answer import answer_of
 from runner.versions.building import Builder, used_by
+from runner.versions.noisy_bisection import (
+    BisectEnd,
+    BisectRules,
+    BisectStep,
+    Costs,
+    PairReading,
+    Posterior,
+    next_step,
+    usable_of,
+)
 from runner.versions.run_figures import RunFigures
 from runner.versions.version import Version, VersionCell, refuse_open, with_version
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from node.probe_deep import PARTS
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
+from runner.doctor.outliers import error, relative_to_median
 from runner.doctor.probe_tests import AT_ONCE, PAIRS
 from runner.doctor.slow_figures import Figure, judge_figures, slowing
-from runner.figures.outliers import error, relative_to_median
 
 RECORDED = Path(__file__).parents[1] / "data/acceptance-noise.json"
 SIZES = (4, 64, 1024)

@@ -11,9 +11,9 @@ from node.probe import reference
 from runner.accept.acceptance import AcceptState, StageReport
 from runner.accept.marks import against_earlier, against_marks, load_marks
 from runner.base.errors import UserError
+from runner.doctor.outliers import is_low, low, spread
 from runner.doctor.probe_tests import FLOORS
 from runner.doctor.slow_figures import Figure, judge_figures, slowing
-from runner.figures.outliers import is_low, low, spread
 
 CLUSTERS = int(os.environ.get("TRAINBENCH_SIMULATED", "300"))
 # Standard deviations of single figures and between healthy nodes, as clean acceptances of the test

@@ -3,7 +3,7 @@
 from runner.base.paths import PROJECT
 from runner.tables.columns import COLUMNS, PEOPLE
 
-WRITERS = ("runner/tables/columns.py", "runner/tables/cell_figures.py")
+WRITERS = ("runner/tables/columns.py", "runner/figures/cell_figures.py")
 
 
 def test_each_column_is_named_by_code_or_a_document() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runner.figures.noisy_bisection import (
+from runner.versions.noisy_bisection import (
     BisectEnd,
     BisectRules,
     BisectStep,

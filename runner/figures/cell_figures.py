@@ -12,9 +12,9 @@ from runner.figures.cell_statistics import runs_that_count
 from runner.figures.experts import NOT_SAID as NO_EXPERTS
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
 from runner.figures.goodput import Goodput, Mean
+from runner.figures.measured_cell import MeasuredCell
 from runner.figures.planned import progress
 from runner.figures.startup import NOT_SAID, NOT_SEEN
-from runner.tables.measured_cell import MeasuredCell
 from runner.terms.architecture import Formula
 from runner.terms.memory import MEMORY
 from runner.terms.record import Reached, Record, Utilisation
