@@ -38,8 +38,9 @@ import numpy as np
 from tabulate import tabulate
 
 from runner.base.errors import UserError
+from runner.terms.layout import Layout
 from runner.tune.beliefs import Earlier, Knowledge
-from runner.tune.candidates import Layout, TuneCandidate
+from runner.tune.candidates import TuneCandidate
 from runner.tune.search import NextRun, Search
 from runner.tune.trials import Trial, TrialEnding
 
@@ -329,9 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not judged:
         parser.error(f"no group of {FEWEST} layouts or more")
     total = sum(len(one.rows) for one in judged)
-    print(
-        f"{len(judged)} groups, {total} layouts; each model's rows are unknown to its searches.\n"
-    )
+    print(f"{len(judged)} groups, {total} layouts; a model's rows are unknown to its searches.\n")
     if chosen.groups:
         for one in judged:
             print("  ".join([one.name, *line("", [tuned()(one, 0.0, 0)])]))

@@ -72,6 +72,6 @@ ELSEWHERE = {
     "test_goodput.py::test_faults_cost_time_and_nothing_else",
     "trainbench bench --matrix matrices/gpu/goodput.yaml -i inventory/mine --dry-run": "needs an"
     " inventory of nodes with GPUs",
-    "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tuner/"
+    "trainbench tune mine.yaml -i inventory/mine --budget 12": "tests/runner/tune/"
     "test_search_on_nodes.py::test_the_fastest_wins_by_its_long_runs",
 }

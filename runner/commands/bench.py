@@ -180,7 +180,6 @@ def _seconds(word: str) -> float:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the matrix, or show what would run; the exit code."""
-    from runner.base.console import one_line
     from runner.commands.collect import print_campaign
     from runner.folder.campaign import Campaign
     from runner.inventory.engine_keys import asked_keys
@@ -195,7 +194,6 @@ def run(chosen: argparse.Namespace) -> int:
     from runner.matrix.file import campaign_word, load_matrix
     from runner.plan.dryrun import describe, dry_run, runs_of
     from runner.plan.make import campaign_name
-    from runner.tuner.offer import offer
 
     for path in (chosen.runs, chosen.inventory):
         # These pass through Ansible's variables, where a template would be resolved.
@@ -276,8 +274,6 @@ def run(chosen: argparse.Namespace) -> int:
             from runner.launch.metrics_file import metrics_file
 
             stack.enter_context(metrics_file(chosen.metrics, view.status))
-        if not campaign.begun and not chosen.only and (line := offer(matrix, machines)):
-            view.console.print(one_line(line))
         try:
             tally = bench(
                 matrix,

@@ -14,8 +14,8 @@ from runner.base.paths import existing_path
 from runner.base.streams import say
 
 if TYPE_CHECKING:
-    from runner.tuner.driver import Unit
-    from runner.tuner.tune_session import TuneSession
+    from runner.tune.driver import Unit
+    from runner.tune.tune_session import TuneSession
 
 DESCRIPTION = """\
 Find the fastest setting of a training, and say how sure that is. FILE is a matrix with `tune:`,
@@ -138,7 +138,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _session(chosen: argparse.Namespace, tell: Any) -> TuneSession:
     from runner.inventory.inventory import load_inventory
     from runner.matrix.file import load_matrix
-    from runner.tuner.tune_session import TuneOptions, TuneSession
+    from runner.tune.tune_session import TuneOptions, TuneSession
 
     inventory = cache(partial(load_inventory, chosen.inventory))
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
@@ -166,7 +166,7 @@ def _print_dry_run(session: TuneSession, *, as_json: bool) -> None:
 
     from runner.launch.engines import engine_of
     from runner.plan.dryrun import describe, dry_run
-    from runner.tuner.tune_session import first_cells
+    from runner.tune.tune_session import first_cells
 
     state = session.look()
     matrix = replace(session.held, cells=tuple(first_cells(session, state)), repeats=1)

@@ -1,1 +1,1 @@
-"""Plan a search for the fastest setting: predict, order, stop. docs/tuning.md. Pure."""
+"""Find the fastest setting of a training by racing real runs: `tune`. docs/tuning.md."""

@@ -19,7 +19,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.tune.candidates import Knob, Layout, MachineRates, TuneCandidate
+from runner.terms.layout import Layout
+from runner.tune.candidates import Knob, MachineRates, TuneCandidate
 from runner.tune.step_time import (
     COEFFICIENTS,
     PRIOR_MEAN,

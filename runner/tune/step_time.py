@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.tune.candidates import Layout, MachineRates
+from runner.terms.layout import Layout
+from runner.tune.candidates import MachineRates
 
 Floats = NDArray[np.float64]
 

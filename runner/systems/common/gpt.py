@@ -11,8 +11,8 @@ from runner.systems.common.pins import pins
 from runner.systems.common.system import Estimate, Split, parallel_sizes
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.layout import Layout
 from runner.terms.run import NodeContext
-from runner.tune.candidates import Layout
 
 GPT2_VOCAB_SIZE = 50257
 

@@ -14,9 +14,9 @@ from runner.systems.common.pins import pins
 from runner.terms.architecture import Architecture
 from runner.terms.cell import Cell, Parameter
 from runner.terms.cluster import Cluster
+from runner.terms.layout import Layout
 from runner.terms.record import DATA_PARALLEL, Measurement
 from runner.terms.run import Command, NodeContext
-from runner.tune.candidates import Layout
 
 if TYPE_CHECKING:
     from runner.logs.kind import Readers

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
-from tests.runner.tuner.test_search_on_nodes import plain
+from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
+from tests.runner.tune.test_search_on_nodes import plain
 from tests.runner.versions.test_bisect import Bisection
 from tests.runner.versions.test_ci import NEW, Ci
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.tune.candidates import Layout, TuneCandidate
+from runner.terms.layout import Layout
+from runner.tune.candidates import TuneCandidate
 from runner.tune.search import NextRun, Search, SearchEnd
 from runner.tune.trials import Length, Trial
 

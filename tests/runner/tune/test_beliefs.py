@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from runner.terms.layout import Layout
 from runner.tune.beliefs import Belief, Earlier, Knowledge
-from runner.tune.candidates import Layout, MachineRates, TuneCandidate
+from runner.tune.candidates import MachineRates, TuneCandidate
 from runner.tune.step_time import PRIOR_MEAN, components, log_times
 from tests.runner.tune.machine import grid
 

@@ -1,6 +1,6 @@
 """Pretended nodes for versions: each run logs what its commit is said to take; nothing is started.
 
-The engine and the builder are fakes, as in tests/runner/tuner/pretended.py. Everything else is
+The engine and the builder are fakes, as in tests/runner/tune/pretended.py. Everything else is
 real: git, matrices, campaigns, logs, records, statistics. tests/on_nodes/test_versions.py has none.
 """
 

@@ -65,13 +65,6 @@ def ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ci:
     return Ci(tmp_path, monkeypatch)
 
 
-def test_versions_take_turns_and_the_other_way_round_each_second_time(ci: Ci) -> None:
-    ci.go(pairs=4)
-    ends = [pin[-1] for pin in ci.nodes.ran]
-    assert ends == ["a", "b", "b", "a", "a", "b", "b", "a"]
-    assert ci.builder.asked == [[f"trainer-{OLD[:12]}", f"trainer-{NEW[:12]}"]]
-
-
 @pytest.mark.parametrize(
     ("slower", "noise", "verdict"),
     [(1.1, 0.01, "worse"), (0.9, 0.01, "better"), (1.0, 0.003, "same"), (1.0, 0.2, "cannot_tell")],

@@ -10,7 +10,7 @@ from runner.matrix.dialect import read_yaml
 from runner.plan.make import campaign_name, make_run
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
-from runner.tuner.knob_candidates import RaceCandidate
+from runner.tune.knob_candidates import RaceCandidate
 
 REPEATS = 3
 

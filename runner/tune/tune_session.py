@@ -27,18 +27,18 @@ from runner.terms.tuned import Tuned
 from runner.terms.tuning import OBJECTIVES
 from runner.tune.beliefs import Knowledge
 from runner.tune.candidates import MachineRates
-from runner.tune.search import TuneRules
-from runner.tuner.driver import COMPARED_RUNS, MOST_REPEATS, SearchProgress, TuneSource, Unit, costs
-from runner.tuner.knob_candidates import ITERATIONS, Candidates, RaceCandidate, candidates_of
-from runner.tuner.machine_constants import (
+from runner.tune.driver import COMPARED_RUNS, MOST_REPEATS, SearchProgress, TuneSource, Unit, costs
+from runner.tune.knob_candidates import ITERATIONS, Candidates, RaceCandidate, candidates_of
+from runner.tune.machine_constants import (
     MachineConstants,
     earlier_of,
     kept_machine,
     measure,
     with_share,
 )
-from runner.tuner.tune_answer import Answering
-from runner.tuner.winner import commands, winner_matrix
+from runner.tune.search import TuneRules
+from runner.tune.tune_answer import Answering
+from runner.tune.winner import commands, winner_matrix
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from runner.terms.cell import Matrix
 from runner.terms.tuned import Tuned, TunedCandidate
 from runner.terms.tuning import OBJECTIVES, Objective
 from tests.runner.campaigns import OUT_OF_MEMORY
-from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
+from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
 
 KNOBS = {"micro_batch_size": [4, 8], "zero_stage": [0, 1]}
 BEST = "micro_batch_size=8,zero_stage=0"
@@ -88,16 +88,6 @@ def test_where_runs_of_one_setting_differ_as_much_no_loss_is_wrong(tmp_path: Pat
 
     tuned = Tuning(tmp_path, behave, tune_matrix(KNOBS)).go()
     assert tuned.winner == BEST
-
-
-def test_all_equal_the_one_with_least_memory_wins(tmp_path: Path) -> None:
-    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
-        small = values["zero_stage"] == 1
-        return steady(0.5, memory_mib=80 if small else 100)
-
-    tuned = Tuning(tmp_path, behave, tune_matrix({"zero_stage": [0, 1]})).go()
-    assert (tuned.why, tuned.winner) == ("equal", "zero_stage=1")
-    assert "equal within the margin; the one with least memory wins" in text_of(tuned)
 
 
 def test_none_legal_says_why(tmp_path: Path) -> None:
@@ -183,3 +173,11 @@ def test_a_gain_whose_interval_holds_0_is_no_winner_and_pays_nothing(
     unsure = r"no winner: zero_stage=\d is fastest by its mean, and perhaps no faster than the def"
     assert bool(re.match(unsure, text)) == (not known)
     assert bool(re.search(r"; it takes (about \d+|more than 100) long runs of each", text)) != known
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_words_of_a_run_reach_no_terminal_and_no_markup(tmp_path: Path, form: str) -> None:
+    boom = steady(1.0, iterations=2, error="<script>\x1b[31mboom\n")
+    text = text_of(Tuning(tmp_path, lambda *_: boom).go(), form)  # type: ignore[arg-type]
+    assert "no winner: no candidate ended well" in text
+    assert "\x1b" not in text

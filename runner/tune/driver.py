@@ -15,11 +15,11 @@ from runner.launch.engine import Wanted
 from runner.terms.cell import Cell, Matrix
 from runner.terms.run import Run
 from runner.tune.beliefs import Knowledge
+from runner.tune.early_end import ended_early
+from runner.tune.knob_candidates import Candidates, RaceCandidate
+from runner.tune.readings import Readings, TuneReading, trials_of
 from runner.tune.search import NextRun, Search, SearchEnd, TuneRules
 from runner.tune.trials import Length, Trial
-from runner.tuner.early_end import ended_early
-from runner.tuner.knob_candidates import Candidates, RaceCandidate
-from runner.tuner.readings import Readings, TuneReading, trials_of
 
 Repeat = tuple[Cell, int]
 MOST_REPEATS = 20  # of a cell: more than a search ever asks for

@@ -16,9 +16,10 @@ from runner.folder import names
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
 from runner.folder.tune_file import load_tuned
 from runner.terms.cluster import Cluster
+from runner.terms.layout import Layout
 from runner.terms.record import MIXED_FP8
 from runner.tune.beliefs import Earlier
-from runner.tune.candidates import Layout, MachineRates
+from runner.tune.candidates import MachineRates
 
 # Rates of arithmetics relative to bf16 where nobody measured them: those of an H200's data sheet.
 _TYPICAL = {"bf16": 1.0, "fp16": 1.0, MIXED_FP8: 1.5, "tf32": 0.5, "fp32": 0.07}

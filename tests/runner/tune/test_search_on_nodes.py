@@ -12,7 +12,7 @@ from runner.folder.tune_file import load_tuned
 from runner.launch.status import look
 from runner.load.records import records_of
 from runner.matrix.file import parse_matrix
-from tests.runner.tuner.pretended import Behaviour, Tuning, steady, tune_matrix
+from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
 
 
 def plain(values: Mapping[str, Any], number: int) -> Behaviour:
@@ -128,19 +128,6 @@ def test_a_slow_run_is_ended_early_and_no_failure(tmp_path: Path) -> None:
     assert early.figure is not None
     assert 4 < early.figure < 6
     assert "a step took" in early.reason
-
-
-def test_a_lost_node_is_tried_again(tmp_path: Path) -> None:
-    def behave(values: Mapping[str, Any], number: int) -> Behaviour:
-        one = (values["micro_batch_size"], values["zero_stage"], values["train_iters"])
-        if one == (8, 0, 16) and number == 0:
-            lost = {"cause": "node_lost", "message": "n1: out of contact"}
-            return steady(9.0, iterations=3, halt=lost)
-        return plain(values, number)
-
-    tuned = Tuning(tmp_path, behave).go()
-    assert tuned.winner == "micro_batch_size=8,zero_stage=0"
-    assert [run.ending for run in tuned.runs if run.ending != "ok"] == ["lost_node"]
 
 
 def test_nodes_that_carry_out_no_run_stop_the_search(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
 from runner.terms.tuned import Tuned
-from runner.tuner.tune_session import TuneOptions, TuneSession
+from runner.tune.tune_session import TuneOptions, TuneSession
 from tests.runner.builders import small_cluster
 from tests.runner.launch.test_campaign import Nodes
 

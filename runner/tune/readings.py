@@ -18,8 +18,8 @@ from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import Record
 from runner.terms.tuning import OBJECTIVES, Tuning
+from runner.tune.knob_candidates import Candidates, RaceCandidate, work_of
 from runner.tune.trials import Length, Trial, TrialEnding
-from runner.tuner.knob_candidates import Candidates, RaceCandidate, work_of
 
 # Endings that say nothing of the candidate, and that no node is to blame for.
 NO_TRIAL = frozenset(

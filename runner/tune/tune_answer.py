@@ -7,11 +7,11 @@ from statistics import fmean
 from runner.figures.between_runs import MOST_REPEATS, of_values, rate_difference, repeats_to_see
 from runner.terms.tuned import State, Tuned, TunedCandidate, TunedDifference, TunedRun
 from runner.terms.tuning import OBJECTIVES
+from runner.tune.driver import SearchProgress, Unit
+from runner.tune.knob_candidates import Candidates, RaceCandidate
+from runner.tune.readings import TuneReading
 from runner.tune.search import Forecast, Search
 from runner.tune.trials import undisturbed
-from runner.tuner.driver import SearchProgress, Unit
-from runner.tuner.knob_candidates import Candidates, RaceCandidate
-from runner.tuner.readings import TuneReading
 
 ENDS: Mapping[str, str] = {
     "decided": "the winner is faster than each other finalist",

@@ -1,1 +1,0 @@
-"""Run a search for the fastest setting on nodes. docs/how-to/tune.md."""
