@@ -99,8 +99,8 @@ def kind_of(hint: Any) -> Kind:
     """Return the kind that an annotation means. Raises TypeError."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        kind: Kind = arguments[1]
-        return kind
+        closer = arguments[1]  # a kind, or text for people
+        return cast("Kind", closer) if hasattr(closer, "check") else kind_of(arguments[0])
     if origin in (Union, types.UnionType):
         (inner,) = [argument for argument in arguments if argument is not type(None)]
         return Maybe(kind_of(inner))

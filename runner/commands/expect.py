@@ -1,7 +1,9 @@
 """`python -m runner expect TARGET`: is my number normal?"""
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,14 @@ from runner.base.suggest import nearest
 from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
 
 if TYPE_CHECKING:
-    from runner.expect.conditions import Subject
-    from runner.expect.references import Reference
-    from runner.expect.speed_answer import SpeedAnswer
+    from runner.expect.answer import SpeedAnswer
+    from runner.expect.references import Speed
+    from runner.judge.log_reading import Reading
     from runner.tables.row import Row
 
 NOT_COMPARED_CODE = 3
-LARGEST_MODEL = 1e6  # in the unit that its letter names
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d*)?[MBT])(?:-A(\d{1,6}(?:\.\d*)?[MBT]))?")
+_SCALE = {"M": 1e-3, "B": 1.0, "T": 1e3}
 MOST_SOURCES = 5  # that are printed for each speed, unless all are asked for
 DESCRIPTION = """\
 Compare a speed with published ones for the same device, model size, precision, sequence length,
@@ -57,7 +60,9 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--device", default="", metavar="NAME", help="device of a log or number: 'NVIDIA H200'"
     )
-    command.add_argument("--model-size", metavar="SIZE", help="parameters of its model: 345M, 8B")
+    command.add_argument(
+        "--model-size", metavar="SIZE", help="parameters of its model: 345M, 8B, 30B-A3B"
+    )
     command.add_argument("--precision", default="", metavar="NAME", help="bf16, fp16, fp8, ...")
     command.add_argument(
         "--micro-batch-size", type=int, metavar="N", help="samples per rank and pass"
@@ -87,30 +92,20 @@ def add_parser(commands: Commands) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print what others reached; exit code 3 where nothing could be compared."""
-    from runner.expect import speed_answer
-
-    published = _published(chosen.speeds, chosen.sources)
-    answers = list(_answers(chosen, published))
-    if chosen.format == "json":
-        say(speed_answer.to_json(answers), end="")
-    else:
-        say(speed_answer.to_text(answers, 10**6 if chosen.all_sources else MOST_SOURCES), end="")
-    return 0 if any(speed_answer.compared for speed_answer in answers) else NOT_COMPARED_CODE
-
-
-def _published(files: Sequence[Path], globs: Sequence[str]) -> list["Reference"]:
-    """Return the shipped figures and a person's own, those that the globs leave."""
+    from runner.expect.answer import to_json, to_text
     from runner.expect.references import chosen_by, read_references, shipped
 
-    return chosen_by(
-        globs, [*shipped(), *(line for file in files for line in read_references(file))]
-    )
+    added = [speed for file in chosen.speeds for speed in read_references(file)]
+    answers = list(_answers(chosen, chosen_by(chosen.sources, [*shipped(), *added])))
+    if chosen.format == "json":
+        say(to_json(answers), end="")
+    else:
+        say(to_text(answers, 10**6 if chosen.all_sources else MOST_SOURCES), end="")
+    return 0 if any(answer.compared for answer in answers) else NOT_COMPARED_CODE
 
 
-def _answers(
-    chosen: argparse.Namespace, published: Sequence["Reference"]
-) -> Iterator["SpeedAnswer"]:
-    from runner.expect.speed_answer import answer
+def _answers(chosen: argparse.Namespace, published: Sequence["Speed"]) -> Iterator["SpeedAnswer"]:
+    from runner.expect.answer import answer
     from runner.tables.earlier import earlier_speeds
     from runner.tables.expected import subject_of, why_no_subject
 
@@ -167,11 +162,9 @@ _OF_LOGS = (
 
 def _of_log_or_number(
     chosen: argparse.Namespace, path: Path, number: float | None
-) -> tuple["Subject | None", str]:
+) -> tuple["Speed | None", str]:
     """Return the speed of a log or a number, and why it cannot be compared."""
-    from runner.expect.conditions import Subject
-    from runner.expect.log_speed import speed_of_log, why_no_device
-    from runner.expect.references import PRECISIONS
+    from runner.expect.references import PRECISIONS, Speed
     from runner.judge.log_reading import read
     from runner.logs.run_sizes import Known
     from runner.systems.command import readers
@@ -183,38 +176,66 @@ def _of_log_or_number(
         )
     chosen.log = [] if number is not None else [path]
     check_log_options(chosen)
-    subject = Subject(
-        number or 0.0,
-        chosen.device,
+    size, active = _sizes(chosen.model_size)
+    speed = Speed(
+        figure=number or 0.0,
+        unit="tokens_per_s_per_device",
+        device=chosen.device,
         devices=chosen.devices,
-        parameters_b=_billions(chosen.model_size),
+        model="",
+        parameters_b=size,
+        active_parameters_b=active,
         precision=chosen.precision,
         micro_batch_size=chosen.micro_batch_size,
         global_batch_size=chosen.global_batch_size,
         tokens_per_sample=chosen.tokens_per_sample,
+        trainer="",
     )
-    if number is not None:
-        return subject, why_no_device(subject.device)
-    reading = read(
-        [path],
-        None if chosen.system == "auto" else chosen.system,
-        family=chosen.family,
-        global_batch_size=chosen.global_batch_size,
-        sizes=Known(chosen.tokens_per_sample, chosen.devices),
-        readers=None if chosen.matrix is None else readers({"log": patterns_of(chosen.matrix)}),
-    )
-    return speed_of_log(reading, subject)
+    why = "the device is not given"
+    if number is None:
+        reading = read(
+            [path],
+            None if chosen.system == "auto" else chosen.system,
+            family=chosen.family,
+            global_batch_size=chosen.global_batch_size,
+            sizes=Known(chosen.tokens_per_sample, chosen.devices),
+            readers=None if chosen.matrix is None else readers({"log": patterns_of(chosen.matrix)}),
+        )
+        if reading.tokens_per_s_per_device is None:
+            return None, _lacking(reading)
+        speed = replace(
+            speed,
+            figure=reading.tokens_per_s_per_device,
+            devices=reading.sizes.devices,
+            tokens_per_sample=reading.sizes.tokens_per_sample,
+            global_batch_size=reading.batch_size,
+            trainer=reading.found.system or "",
+        )
+        why = "a log names no device"
+    named = chosen.device.strip()
+    return speed, "" if named else f"{why}; add --device, such as --device 'NVIDIA H200'"
 
 
-def _billions(text: str | None) -> float | None:
-    """Read 345M, 1.3B or 1T as billions."""
+def _lacking(reading: "Reading") -> str:
+    """Say why a log has no tokens/s of one device."""
+    if not reading.measurement.intervals:
+        return "the log has no training step"
+    needs = {
+        "--devices": reading.sizes.devices,
+        "--tokens-per-sample": reading.sizes.tokens_per_sample,
+        "--global-batch-size": reading.statistics.samples_per_s,
+    }
+    options = " and ".join(option for option, value in needs.items() if not value)
+    return f"the log does not say tokens/s of a device; add {options}"
+
+
+def _sizes(text: str | None) -> tuple[float | None, float | None]:
+    """Read 345M, 1.3B or 1T, or 30B-A3B, as billions of all parameters and of the active ones."""
     if text is None:
-        return None
-    scale = {"M": 1e-3, "B": 1.0, "T": 1e3}.get(text[-1:].upper())
-    try:
-        value = float(text[:-1]) if scale else -1.0
-    except ValueError:
-        value = -1.0
-    if scale is None or not 0 < value < LARGEST_MODEL:
-        raise UserError(f"--model-size is {text!r}; write it as 345M or 8B")
-    return value * scale
+        return None, None
+    found = _SIZE.fullmatch(text.upper())
+    groups = found.groups(default="0M") if found else ("0M", "0M")
+    size, active = (float(group[:-1]) * _SCALE[group[-1]] for group in groups)
+    if not size or active > size:
+        raise UserError(f"--model-size is {text!r}; write it as 345M, 8B or 30B-A3B")
+    return size, active or None

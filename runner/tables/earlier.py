@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.expect.references import Reference
+from runner.expect.references import Speed
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.tables.campaign_reading import read_campaign
 from runner.tables.expected import reference_of
 
 
-def earlier_speeds(runs: Path, but: Path | None) -> Iterator[Reference]:
+def earlier_speeds(runs: Path, but: Path | None) -> Iterator[Speed]:
     """Yield the cells that ended ok of all campaigns in a folder of runs, except one folder."""
     for file in sorted(runs.glob(f"*/{names.CAMPAIGN}")):
         campaign = Campaign(file.parent)

@@ -1,12 +1,13 @@
 """A row as a speed to be judged, and as a reference for others. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from runner.expect.conditions import Subject, device_kind, precision_of
-from runner.expect.expectation import expect
-from runner.expect.references import Reference, shipped, split_text
+from runner.expect.answer import expect
+from runner.expect.references import Speed, shipped, split_text
 from runner.tables.row import Row, finished, value
+from runner.terms.record import MIXED_FP8
 
 _SIZES = {
     "TP": "tensor_parallel",
@@ -16,19 +17,21 @@ _SIZES = {
 }
 
 
-def subject_of(row: Row) -> Subject | None:
+def subject_of(row: Row) -> Speed | None:
     """Return the row's speed with its conditions; None where `why_no_subject` says why."""
     figures, model = row["figures"], row["model"]
     if why_no_subject(row):
         return None
-    return Subject(
-        tokens_per_s_per_device=figures["tokens_per_s_per_device"],
+    arithmetic = figures["arithmetic"]
+    return Speed(
+        figure=figures["tokens_per_s_per_device"],
+        unit="tokens_per_s_per_device",
         device=figures["device"],
         devices=figures["devices"],
         model=_model(row),
         parameters_b=model["parameters_b"] if model else None,
         active_parameters_b=model["active_parameters_b"] if model else None,
-        precision=precision_of(figures["arithmetic"]),
+        precision="fp8" if arithmetic == MIXED_FP8 else arithmetic or "",
         micro_batch_size=figures["micro_batch_size"],
         global_batch_size=figures["global_batch_size"],
         tokens_per_sample=figures["tokens_per_sample"],
@@ -57,34 +60,20 @@ def why_no_subject(row: Row) -> str:
     return "" if named else "it names no device (CPUs are compared by `history` alone)"
 
 
-def reference_of(row: Row, campaign: str) -> Reference | None:
+def reference_of(row: Row, campaign: str) -> Speed | None:
     """Return a row of an earlier campaign as what its machine reached; None without a speed."""
     subject = subject_of(row)
-    if subject is None:
-        return None
-    return Reference(
-        device=device_kind(subject.device),
-        devices=row["figures"]["devices"],
+    return subject and replace(
+        subject,
         model=subject.model or "model not named",
-        trainer=row["system"],
         version=str(row["parameters"].get("pin") or ""),
-        figure=subject.tokens_per_s_per_device,
-        unit="tokens_per_s_per_device",
-        quoted=f"{subject.tokens_per_s_per_device:.6g}",
         where=row["cell"],
         address=f"campaign {campaign}",
         read=row["figures"]["date"] or "",
-        device_detail=_memory(subject.device),
-        parameters_b=subject.parameters_b,
-        active_parameters_b=subject.active_parameters_b,
-        precision=subject.precision,
-        micro_batch_size=subject.micro_batch_size,
-        global_batch_size=subject.global_batch_size,
-        tokens_per_sample=subject.tokens_per_sample,
     )
 
 
-def add_expectations(table: Sequence[Row], references: Sequence[Reference] | None = None) -> None:
+def add_expectations(table: Sequence[Row], references: Sequence[Speed] | None = None) -> None:
     """Set beside each row what others reached, where that can be compared.
 
     `references` None are those that come with the product; what this project measured is none.
@@ -115,9 +104,3 @@ def add_expectations(table: Sequence[Row], references: Sequence[Reference] | Non
 def _model(row: Row) -> str:
     model = value(row, "model") or value(row, "flavor")
     return model if isinstance(model, str) else ""
-
-
-def _memory(device: str) -> str:
-    """Return the memory that a device's name has: NVIDIA A100-SXM4-80GB."""
-    parts = device.replace("-", " ").split()
-    return next((word for word in parts if word[:-2].isdigit() and word.endswith("GB")), "")

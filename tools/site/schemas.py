@@ -6,8 +6,7 @@ from typing import Any
 from runner.accept.acceptance import AcceptState, NodeFault
 from runner.base.dataclass_schema import shape
 from runner.compare.verdicts import ComparedCell
-from runner.expect.conditions import Subject
-from runner.expect.references import Reference
+from runner.expect.references import Speed
 from runner.folder import names
 from runner.folder.endings import Ending
 from runner.folder.events import Event
@@ -128,15 +127,16 @@ def _compare() -> Schema:
 
 
 def _expect() -> Schema:
+    reached = with_keys(of(Speed), tokens_per_s_per_device=NUMBER)
     found = keys(
         of=TEXT,
         percent=maybe(NUMBER),
         same_conditions=FLAG,
         median_tokens_per_s_per_device=maybe(NUMBER),
         differences=listed(keys(what=TEXT, here=TEXT, there=TEXT)),
-        references=listed(with_keys(of(Reference), tokens_per_s_per_device=NUMBER)),
+        references=listed(reached),
     )
-    speed = keys(name=TEXT, conditions=maybe(of(Subject)), missing=TEXT, expectations=listed(found))
+    speed = keys(name=TEXT, conditions=maybe(reached), missing=TEXT, expectations=listed(found))
     return keys(schema=VERSION, speeds=listed(speed))
 
 

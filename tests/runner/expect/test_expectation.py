@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from runner.expect.conditions import Subject, differences
-from runner.expect.expectation import Expectation, expect
-from runner.expect.references import Reference, chosen_by, shipped
+from runner.expect.answer import Expectation, expect
+from runner.expect.conditions import differences
+from runner.expect.references import Speed, chosen_by, shipped
 from runner.figures.flops import Decoder
 
-OURS = Subject(
-    tokens_per_s_per_device=900.0,
+OURS = Speed(
+    figure=900.0,
+    unit="tokens_per_s_per_device",
     device="NVIDIA H200",
     devices=8,
     model="llama3-8b",
@@ -19,28 +20,23 @@ OURS = Subject(
     micro_batch_size=2,
     global_batch_size=64,
     tokens_per_sample=8192,
+    trainer="torch_gpt",
+    recomputation="full",
+    model_parallel="none",
 )
-THEIRS = Reference(
+THEIRS = replace(
+    OURS,
+    figure=1000.0,
     device="H200 SXM",
-    devices=8,
     model="Llama 3 8B",
     trainer="torchtitan",
     version="0.2.2",
-    figure=1000.0,
-    unit="tokens_per_s_per_device",
-    quoted="TPS 1000",
     where="Table 1",
     address="https://example.org/a",
-    read="2026-11-24",
-    parameters_b=8.0,
-    precision="bf16",
-    micro_batch_size=2,
-    global_batch_size=64,
-    tokens_per_sample=8192,
 )
 
 
-def found(subject: Subject, *references: Reference) -> Expectation:
+def found(subject: Speed, *references: Speed) -> Expectation:
     expectation = expect(subject, references)
     assert expectation is not None
     return expectation
@@ -60,12 +56,12 @@ def test_the_same_conditions_give_a_percentage_of_the_median_and_whose_it_is() -
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"device": "NVIDIA H100 80GB HBM3"}, "device H100 SXM here, H200 SXM there"),
-        ({"precision": "fp16"}, "precision fp16 here, bf16 there"),
-        ({"precision": ""}, "precision not known here, bf16 there"),
-        ({"parameters_b": 70.0, "model": "llama3-70b"}, "model llama3-70b here, Llama 3 8B there"),
-        ({"parameters_b": None, "model": ""}, "model not known here, Llama 3 8B there"),
-        ({"active_parameters_b": 1.0}, "model llama3-8b here, Llama 3 8B there"),
+        ({"device": "NVIDIA H100 80GB HBM3"}, "; it runs on H200 SXM (here H100 SXM)"),
+        ({"precision": "fp16"}, "; it computes in bf16 (here fp16)"),
+        ({"precision": ""}, "; it computes in bf16 (here not known)"),
+        ({"parameters_b": 70.0, "model": "llama3-70b"}, "; it trains Llama 3 8B (here llama3-70b)"),
+        ({"parameters_b": None, "model": ""}, "; it trains Llama 3 8B (here not known)"),
+        ({"active_parameters_b": 1.0}, "; it trains Llama 3 8B (here llama3-8b)"),
     ],
 )
 def test_another_device_model_or_precision_is_said_and_never_a_percentage(
@@ -81,16 +77,30 @@ def test_another_device_model_or_precision_is_said_and_never_a_percentage(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"global_batch_size": 128}, "global batch 128 here, 64 there (half)"),
-        ({"global_batch_size": 32}, "global batch 32 here, 64 there (twice)"),
-        ({"global_batch_size": None}, "global batch not known here"),
-        ({"micro_batch_size": 1}, "micro batch 1 here, 2 there (twice)"),
-        ({"devices": 16}, "devices 16 here, 8 there (half)"),
-        ({"tokens_per_sample": 1024}, "sequence length 1,024 here, 8,192 there"),
-        ({"device": "H200 NVL"}, "device H200 NVL here, H200 SXM there"),
+        (
+            {"global_batch_size": 128},
+            "it has a global batch of 64 (here 128) and accumulates 4 micro batches (here 8)",
+        ),
+        ({"global_batch_size": None}, "not known here: global batch"),
+        (
+            {"micro_batch_size": 8},
+            "it has a micro batch of 2 (here 8) and accumulates 4 micro batches (here 1)",
+        ),
+        ({"devices": 16, "micro_batch_size": None}, "it uses 8 devices (here 16); not known here:"),
+        ({"tokens_per_sample": 1024}, "it has a sequence length of 8,192 (here 1,024)"),
+        ({"device": "H200 NVL"}, "it runs on H200 SXM (here H200 NVL)"),
+        ({"recomputation": "none"}, "it recomputes all layers (here none)"),
+        (
+            {"recomputation": "", "model_parallel": ""},
+            "it recomputes all layers (here not known)",
+        ),
+        (
+            {"model_parallel": "TP 2, EP 4"},
+            "it accumulates 4 micro batches (here 8) and does not split the model (here TP 2, EP",
+        ),
     ],
 )
-def test_another_batch_count_or_length_is_said_beside_the_percentage(
+def test_each_other_setting_is_said_beside_the_percentage_in_one_sentence(
     change: dict[str, object], words: str
 ) -> None:
     expectation = found(replace(OURS, **change), THEIRS)  # type: ignore[arg-type]
@@ -100,25 +110,30 @@ def test_another_batch_count_or_length_is_said_beside_the_percentage(
         assert expectation.words.startswith("90 % of the nearest, 1,000 tokens/s per device")
 
 
+def test_several_nearest_figures_differ_each_in_the_same() -> None:
+    others = [replace(THEIRS, figure=figure, recomputation="none") for figure in (900.0, 1000.0)]
+    assert found(OURS, *others).difference_words == ("each of them recomputes nothing (here full)")
+
+
 def test_a_model_of_nearly_the_same_size_and_another_name_is_a_difference() -> None:
     mixed = replace(THEIRS, model="GPT 117M", parameters_b=0.117)
     near = expect(replace(OURS, model="", parameters_b=0.125), [mixed])
     assert near is not None
     assert near.percent is not None
-    assert "but model 125M here, GPT 117M there" in near.words
+    assert "; it trains GPT 117M (here 125M)" in near.words
     medium = replace(THEIRS, model="GPT-2 345M", parameters_b=0.345)
     assert found(replace(OURS, model="gpt2-medium", parameters_b=0.355), medium).same
     assert found(replace(OURS, parameters_b=7.5), THEIRS).same  # its input embedding not counted
 
 
 def test_a_small_percentage_is_not_zero() -> None:
-    slow = found(replace(OURS, tokens_per_s_per_device=4.8), THEIRS)
+    slow = found(replace(OURS, figure=4.8), THEIRS)
     assert slow.words.startswith("0.48 % of 1,000")
 
 
 def test_what_a_source_does_not_state_is_said() -> None:
     expectation = found(OURS, replace(THEIRS, global_batch_size=None))
-    assert expectation.difference_words == "global batch 64 here, not stated there"
+    assert expectation.difference_words == "not stated there: global batch"
     # A micro batch alone may be unknown: everything that decides the work is the same.
     assert found(OURS, replace(THEIRS, micro_batch_size=None)).same
 
@@ -126,10 +141,10 @@ def test_what_a_source_does_not_state_is_said() -> None:
 def test_memory_of_a_device_and_a_variant_that_is_not_stated_are_said() -> None:
     ours = replace(OURS, device="NVIDIA A100-SXM4-80GB")
     theirs = replace(THEIRS, device="A100", device_detail="40 GB")
-    assert found(ours, theirs).difference_words == "device memory 80 GB here, 40 GB there"
+    assert found(ours, theirs).difference_words == "it has devices of 40 GB (here 80 GB)"
     variant = found(replace(OURS, device="H100"), replace(THEIRS, device="H100 SXM"))
     assert variant.comparable
-    assert variant.difference_words == "device H100 here, H100 SXM there"
+    assert variant.difference_words == "it runs on H100 SXM (here H100)"
 
 
 def test_the_nearest_is_of_the_same_device_before_the_same_batch() -> None:
@@ -165,19 +180,7 @@ def test_each_of_our_own_published_figures_is_compared_without_itself() -> None:
     ours = [one for one in shipped() if one.address.startswith("docs/results/")]
     said = []
     for one in ours[:: len(ours) // 20][:20]:
-        subject = Subject(
-            one.tokens_per_s_per_device,
-            one.device,
-            one.devices,
-            one.model,
-            one.parameters_b,
-            one.active_parameters_b,
-            one.precision,
-            one.micro_batch_size,
-            one.global_batch_size,
-            one.tokens_per_sample,
-        )
-        expectation = found(subject, *(other for other in shipped() if other is not one))
-        assert expectation.comparable or differences(subject, expectation.references[0])
+        expectation = found(one, *(other for other in shipped() if other is not one))
+        assert expectation.comparable or list(differences(one, expectation.references[0]))
         said.append(expectation.words)
     assert len(said) == 20

@@ -15,9 +15,9 @@ from runner.base.paths import PROJECT
 from runner.expect.references import (
     MEANINGS,
     PRECISIONS,
+    RECOMPUTATIONS,
     SHIPPED,
-    WITHOUT_FIGURES,
-    Reference,
+    Speed,
     parse_references,
     read_references,
     shipped,
@@ -29,7 +29,7 @@ LINE = "H200 SXM,8,Llama 3 8B,x,9421,tokens_per_s_per_device,TPS 9421,t,https://
 
 
 def test_the_shipped_file_has_the_columns_of_a_reference() -> None:
-    assert set(MEANINGS) == {field.name for field in fields(Reference)}
+    assert set(MEANINGS) == {field.name for field in fields(Speed)}
     with SHIPPED.open() as stream:
         assert next(csv.reader(stream)) == list(MEANINGS)
 
@@ -42,6 +42,7 @@ def test_each_shipped_figure_stands_in_the_words_of_its_source() -> None:
         assert re.fullmatch(r"https://[^\s/]+/\S*|docs/[\w./-]+", line.address), line
         assert date.fromisoformat(line.read).isoformat() == line.read, line
         assert line.precision in ("", *PRECISIONS), line
+        assert line.recomputation in ("", *RECOMPUTATIONS), line
         active, total = line.active_parameters_b, line.parameters_b
         assert active is None or (total is not None and active <= total), line
         texts = [value for value in vars(line).values() if isinstance(value, str)]
@@ -74,10 +75,7 @@ def test_our_own_figures_stand_on_their_pages() -> None:
             assert f" {figure} " in (PROJECT / line.address).read_text().replace("*", " "), line
 
 
-def test_a_source_that_forbids_copies_is_a_link_alone() -> None:
-    with WITHOUT_FIGURES.open() as stream:
-        links = list(csv.DictReader(stream))
-    assert [link["source"].split()[0] for link in links] == ["MLPerf", "MLPerf", "NVIDIA"]
+def test_a_source_that_forbids_copies_has_no_figure() -> None:
     assert not [line for line in shipped() if "mlcommons" in line.address]
 
 
@@ -106,7 +104,7 @@ def test_step_times_become_tokens_per_second_of_one_device(unit: str, figure: st
 
 GOOD = f"{HEADER}\n{LINE}\n"
 BAD = [
-    ("empty", "", "mine.csv has no figure; its first line has the names of columns (device, "),
+    ("empty", "", "mine.csv has no figure; its first line names device, "),
     ("no figure", HEADER, "mine.csv has no figure"),
     ("unknown column", GOOD.replace("trainer", "trianer"), "no column 'trianer' (did you mean"),
     ("column missing", "device,devices\nH200,8", "line 2: model is missing; write model"),
@@ -120,6 +118,16 @@ BAD = [
     ("half a device", GOOD.replace(",8,", ",0.5,"), "devices is '0.5'; it must be a whole number"),
     ("no device", GOOD.replace(",8,", ",0,"), "devices is '0'; it must be a whole number"),
     ("unknown unit", GOOD.replace("_per_device", "_device"), "unit is 'tokens_per_s_device'"),
+    (
+        "unknown recomputation",
+        GOOD.replace("read,", "recomputation,").replace("2026-11-24", "all"),
+        "recomputation is 'all'; it must be one of none, selective, full",
+    ),
+    (
+        "unknown split",
+        GOOD.replace("read,", "model_parallel,").replace("2026-11-24", "TP=2"),
+        "model_parallel is 'TP=2'; it must be none, or sizes",
+    ),
     ("control characters", GOOD.replace(",9421,", ",\x1b[2J,"), "it must be a number above 0"),
     (
         "no batch",

@@ -89,7 +89,7 @@ def test_a_cell_has_what_others_reached_as_a_column_and_a_line(
     assert fp8["expected"] is None
     text = to_table(table, 2000, wide=True, all_notes=True)
     line = next(line for line in text.splitlines() if "Beside others, " in line)
-    assert "devices 8 here, " in line
+    assert "uses 4 devices (here 8), " in line
     assert "docs" not in line
     assert "expected_percent" in {column.key for column in for_machines(table)}
 
