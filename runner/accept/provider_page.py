@@ -14,8 +14,7 @@ from runner.accept.scope import arguments
 from runner.archive.redact import Redaction
 from runner.base.suggested_commands import accept
 from runner.doctor.answer import Answer
-from runner.report.page_script import content_policy
-from runner.report.templating import templates
+from runner.report.templating import content_policy, templates
 
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
 EFFORT = ("product_s", "storage_mib", "train_iters", "device", "workload")

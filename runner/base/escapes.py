@@ -3,7 +3,7 @@
 | for | type | where it goes out |
 | --- | --- | --- |
 | a terminal | `TerminalText`, `TerminalLine` | `base/streams.py`, `base/console.py` |
-| a shell, by a person | `ShellWord` | `report/command_text.py` |
+| a shell, by a person | `ShellWord` | `report/details.py` |
 | a person who decides what runs | `ExactLine`, `ExactWord` | `plan/dryrun.py` |
 | Markdown | `MarkdownText` | `tables/text.py` |
 | CSV | `CsvCell` | `tables/text.py` |

@@ -13,8 +13,7 @@ from runner.history.regressions import Regression
 from runner.history.sources import EXPORTS
 from runner.report.details import anchor
 from runner.report.links import href
-from runner.report.page_script import content_policy
-from runner.report.templating import templates
+from runner.report.templating import content_policy, templates
 from runner.tables.row import finished
 
 CAMPAIGN_HEADERS = (

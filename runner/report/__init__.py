@@ -3,9 +3,10 @@
 page: to_html, over templates/page/: report.html.j2, style.css, a file a section
   conclusion    what was compared, when, on what, and what it says, in sentences
   sections      tables: results, baseline, problems
+  details       what a row opens to
+  plots         bars (throughput), points (memory), curves (loss, step time; a node each)
   scaling       series over device counts: table and plots
-  plots         bars (throughput), points (memory), curves (loss, step time)
-                and node_curves (a node each), drawn by `svg`
-  timeline      what ran when
-  groups        forty cells as a few plots that can be read
+  svg           `draw`: one plot of a data frame
+  timeline      what ran when; failures: what they cost
+  groups        what cells are called, and forty of them as a few plots that can be read
 """

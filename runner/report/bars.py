@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from node.printable import printable
-from runner.report.cell_labels import labels
-from runner.report.groups import MOST_CURVES, Group, axes_of, groups
+from runner.report.groups import MOST_CURVES, Group, axes_of, groups, labels
 from runner.report.links import href
 from runner.tables.formatting import number_text
 from runner.tables.row import Row, finished, log_of

@@ -13,8 +13,7 @@ from node.time_words import lasts
 from runner.base.clock import ZONE, minute
 from runner.base.text import counted, listing
 from runner.figures.measured_cell import MeasuredCell
-from runner.report.cell_labels import labels
-from runner.report.groups import axes_of
+from runner.report.groups import axes_of, labels, varying_of
 from runner.tables.formatting import MISSING, axis_text, number_text
 from runner.tables.row import Row, RowComparison, finished
 
@@ -29,7 +28,7 @@ def compared_axes(table: Sequence[Row]) -> str:
         return ""
     cells = counted(len(table), "cell")
     sentences = []
-    for name in _varying(table):
+    for name in varying_of(axes_of(table)):
         values = list(dict.fromkeys(filter(None, (axis_text(row, name) for row in table))))
         sentences.append(f"{name} {listing(values, MOST_VALUES)}")
     return f"{cells}: {'; '.join(sentences)}" if sentences else cells
@@ -76,13 +75,6 @@ def conclusion(table: Sequence[Row]) -> list[str]:
         *_against_baseline(compared),
         *_without_result(table),
     ]
-
-
-def _varying(table: Sequence[Row]) -> list[str]:
-    """Return the axes in which these cells differ."""
-    axes = axes_of(table)
-    names = dict.fromkeys(name for cell_axes in axes for name in cell_axes)
-    return [name for name in names if len({cell_axes.get(name) for cell_axes in axes}) > 1]
 
 
 def _fastest(rows: Sequence[Row], table: Sequence[Row], fewest: int) -> Iterator[str]:

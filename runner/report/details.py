@@ -1,16 +1,16 @@
 """What a row of the results opens to: verdict, runs, differences, commands, logs. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from node.printable import printable
 from runner.base.clock import ZONE, day, second
+from runner.base.escapes import ShellWord
 from runner.base.text import listing
 from runner.figures.cell_statistics import runs_that_count
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.publishable import CODES
-from runner.report.command_text import commands
 from runner.report.links import href
 from runner.tables.environment_facts import own_facts
 from runner.tables.formatting import MISSING, number_text
@@ -21,6 +21,9 @@ from runner.terms.run_evidence import Evidence, Evidences, NodeEvidence, NodeLog
 TAILS_LETTERS = 130_000  # of all logs' ends that stand in a page as they are
 MOST_TAIL, LEAST_TAIL = 9_000, 600  # letters of one of them
 MOST_LINKS = 64  # logs of a run that are named
+KEPT = ("HOME", "USER", "LANG")  # of the node's own variables; launch.sh has all that are kept
+MOST_WRITTEN_OUT = 2  # nodes of a run whose commands are
+_NEXT = " \\\n  "
 _UNITS = ("bytes", "KiB", "MiB", "GiB")
 
 
@@ -164,6 +167,54 @@ def _commands(cell: MeasuredCell, evidence: Evidences) -> dict[str, Any]:
         "command_of": f" of repeat {run_evidence.repeat}" if several else "",
         "no_command": run_evidence.missing,
     }
+
+
+def commands(evidence: Evidence) -> list[dict[str, object]]:
+    """Return each node's part: its title, its text, a note; of many nodes the first has a text."""
+    first = next((node for node in evidence.nodes if node.commands), None)
+    many = len(evidence.nodes) > MOST_WRITTEN_OUT
+    parts: list[dict[str, object]] = []
+    for node in evidence.nodes:
+        as_first = many and first is not None and node is not first and bool(node.commands)
+        parts.append(
+            {
+                "title": f"{node.host} (node rank {node.rank})",
+                "text": "" if as_first else shell_text(node, evidence.secrets),
+                "files": node.files,
+                "step": " ".join(map(ShellWord, node.step)),
+                "note": f"like {first.host}'s, for its own rank"
+                if as_first and first
+                else node.note,
+            }
+        )
+    return parts
+
+
+def shell_text(node: NodeEvidence, secrets: Sequence[str]) -> str:
+    """Write a node's commands with their folder and variables; empty where it starts nothing.
+
+    Names in `secrets` stand for values that the shell is to have: no file holds them.
+    """
+    if not node.commands:
+        return ""
+    inherited = [f'{name}="${name}"' for name in (*KEPT, *secrets)]
+    variables = [ShellWord(f"{name}={value}") for name, value in node.env.items()]
+    begin = f"cd {ShellWord(node.cwd)} &&{_NEXT}env -i {' '.join(inherited)}"
+    several = " &" if len(node.commands) > 1 else ""
+    return "\n".join(
+        _NEXT.join([begin, *variables, *_lines(argv)]) + several for argv in node.commands
+    )
+
+
+def _lines(argv: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command, each option with its values on a line of its own."""
+    line: list[str] = []
+    for word in argv:
+        if word.startswith("-") and line:
+            yield " ".join(line)
+            line = []
+        line.append(ShellWord(word))
+    yield " ".join(line)
 
 
 def _tails(cell: MeasuredCell, evidence: Evidences, letters: int) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What failures and checkpoints cost, for the page: bars, timelines, a table by policy. Pure."""
+"""What failures and checkpoints cost, for the page: bars, timelines. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,13 +6,12 @@ from typing import Any
 
 from node.printable import printable
 from node.time_words import lasts
-from runner.figures.goodput import PARTS, Goodput, Mean, mean, spent_in
+from runner.figures.goodput import PARTS, Goodput, Mean, spent_in
 from runner.figures.measured_cell import MeasuredCell
 from runner.tables.formatting import MISSING, number_text
 from runner.tables.row import Row
 
 MOST_RUNS = 20  # of a cell whose timelines are drawn
-_FIGURES = ("notice_s", "end_s", "restart_s", "start_s", "load_s", "running_s", "again_s")
 
 
 def failures(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, Any] | None:
@@ -24,7 +23,6 @@ def failures(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, A
         "parts": PARTS,
         "bars": [_bar(row, goodput) for row, goodput in rows],
         "lines": [line for row, _ in rows for line in _timelines(row)],
-        "policies": list(_policies([goodput for _, goodput in rows])),
         "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
         "resumed": [
             {"cell": printable(row["cell"]), **row["resumed"]} for row in table if row["resumed"]
@@ -81,25 +79,6 @@ def _timelines(cell: MeasuredCell) -> Iterator[dict[str, Any]]:
                 }
                 for fault in record.story.faults
             ],
-        }
-
-
-def _policies(goodput: Sequence[Goodput]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each policy and kind of fault, over all cells."""
-    items = [(item.policy, recovery) for item in goodput for recovery in item.recoveries]
-    keys = dict.fromkeys((policy, recovery.kind) for policy, recovery in items)
-    for policy, kind in keys:
-        recoveries = [r for p, r in items if (p, r.kind) == (policy, kind)]
-        figures = {name: [getattr(item, name) for item in recoveries] for name in _FIGURES}
-        yield {
-            "policy": policy,
-            "kind": kind,
-            "count": len(recoveries),
-            "figures": [
-                _mean_text(mean([value for value in values if value is not None]))
-                for values in figures.values()
-            ],
-            "lost": _mean_text(mean([float(item.lost_steps) for item in recoveries])),
         }
 
 

@@ -1,21 +1,21 @@
 """Scaling in the report: one row a series, its device counts as columns, and its plots."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
-from matplotlib.axes import Axes
+from pandas import DataFrame
 
 from node.printable import printable
-from runner.report.groups import MOST_PANELS, colours, groups
+from runner.report.groups import groups, places
 from runner.report.links import href
-from runner.report.svg import FAINT, PANEL, WIDTH, draw, line_style, mark
+from runner.report.plots import panels
+from runner.report.svg import mark
 from runner.tables.formatting import number_text, percent_text
 from runner.tables.row import Row, log_of
 
 _Series = Mapping[str, Any]
+_RATE, _EFFICIENCY = "samples/s", "efficiency, %"
 
 
 def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
@@ -24,13 +24,8 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
     if not series:
         return None
     devices = sorted({row["figures"]["devices"] for entry in series for row in entry["rows"]})
-    grouped = groups([entry["named"] for entry in series])
-    by_name = colours(grouped)
-    places = {
-        member: by_name[name] if by_name else index
-        for group in grouped
-        for index, (member, name) in enumerate(zip(group.members, group.names, strict=True))
-    }
+    rate, efficiency = _plots(series)
+    colours, _ = places(groups([entry["named"] for entry in series]))
     return {
         "devices": devices,
         "kinds": len({entry["kind"] for entry in series}) > 1,
@@ -38,23 +33,17 @@ def scaling(table: Sequence[Row]) -> dict[str, Any] | None:
             {
                 "kind": entry["kind"],
                 "label": entry["label"],
-                "mark": mark(places[index]),
+                "mark": mark(colours[index]),
                 "cells": [_cell(entry, count) for count in devices],
             }
             for index, entry in enumerate(series)
         ],
         "panels": [
-            {
-                "title": group.label,
-                "svgs": [
-                    _svg(f"scaling-{number}", _RATE, members, len(grouped) > 1),
-                    _svg(f"efficiency-{number}", _EFFICIENCY, members, len(grouped) > 1),
-                ],
-            }
-            for number, group in enumerate(grouped[:MOST_PANELS])
-            for members in [[(series[member], places[member]) for member in group.members]]
+            panel
+            for pair in zip(rate["panels"], efficiency["panels"], strict=True)
+            for panel in pair
         ],
-        "left_out": sum(len(group.members) for group in grouped[MOST_PANELS:]),
+        "left_out": rate["left_out"],
     }
 
 
@@ -117,78 +106,61 @@ def _series(table: Sequence[Row]) -> list[dict[str, Any]]:
     return result
 
 
-@dataclass(frozen=True)
-class _Quantity:
-    """What is drawn over devices: of a cell its value and interval, and of a series the ideal."""
+def _plots(series: Sequence[_Series]) -> Iterator[dict[str, Any]]:
+    """Draw rates and efficiencies over devices, each series with its ideal line."""
+    frame, axes = _frame(series), [entry["named"] for entry in series]
 
-    label: str
-    of: Callable[[_Series, Row], float]
-    interval: Callable[[_Series, Row], tuple[float, float] | None]
-    ideal: Callable[[_Series, int], float]
-
-
-def _ideal_rate(entry: _Series, devices: int) -> float:
-    smallest = entry["rows"][0]
-    return float(smallest["figures"]["samples_per_s"] / smallest["figures"]["devices"] * devices)
-
-
-def _rate_interval(entry: _Series, row: Row) -> tuple[float, float] | None:
-    low, high = (row["figures"][f"samples_per_s_ci_{end}"] for end in ("low", "high"))
-    return None if low is None or high is None else (low, high)
-
-
-_RATE = _Quantity(
-    "samples/s",
-    lambda entry, row: float(row["figures"]["samples_per_s"] or 0.0),
-    _rate_interval,
-    _ideal_rate,
-)
-_EFFICIENCY = _Quantity(
-    "efficiency, %",
-    lambda entry, row: row["scaling"][entry["kind"]]["efficiency"] * 100,
-    lambda entry, row: efficiency_interval(entry["kind"], row),
-    lambda entry, devices: 100.0,
-)
-
-
-def _svg(name: str, drawn: _Quantity, series: Sequence[tuple[_Series, int]], small: bool) -> Markup:
-    """Draw a quantity over devices, one line a series, with its ideal line dotted."""
-
-    def paint(axes: Axes) -> dict[str, str]:
-        titles, ticks = {}, set()
-        for index, (entry, style_index) in enumerate(series):
-            devices = [row["figures"]["devices"] for row in entry["rows"]]
-            ticks |= set(devices)
-            ideal = [drawn.ideal(entry, count) for count in devices]
-            axes.plot(devices, ideal, color=FAINT, linewidth=1, linestyle=(0, (1, 2)))
-            values = [drawn.of(entry, row) for row in entry["rows"]]
-            style = line_style(style_index)
-            (line,) = axes.plot(devices, values, marker="o", markersize=4, **style)
-            line.set_gid(f"line{index}")
-            titles[f"line{index}"] = f"{entry['kind']}: {entry['label']}"
-            for row, value in zip(entry["rows"], values, strict=True):
-                if interval := drawn.interval(entry, row):
-                    below, above = (max(value - interval[0], 0), max(interval[1] - value, 0))
-                    bar = {"ecolor": style["color"], "elinewidth": 1.2, "capsize": 3}
-                    axes.errorbar(
-                        row["figures"]["devices"], value, [[below], [above]], fmt="none", **bar
-                    )
+    def settings(members: Sequence[int]) -> dict[str, Any]:
+        ticks = sorted({row["figures"]["devices"] for at in members for row in series[at]["rows"]})
+        of_all = {"xticks": ticks, "xticklabels": [str(tick) for tick in ticks]}
+        # On both axes, so that ideal stays a straight line.
         far = max(ticks) > 8 * min(ticks)
-        if far:
-            axes.set_xscale("log", base=2)
-        else:
-            axes.set_xlim(left=0)
-        if far and drawn is _RATE:  # on both axes, so that ideal stays a straight line
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_major_formatter("{x:.4g}")
-        elif drawn is _RATE:
-            axes.set_ylim(bottom=0)
-        else:  # lines, no bars: what differs shall be seen
-            axes.set_ylim(max(math.floor(axes.get_ylim()[0] / 10) * 10, 0))
-        axes.set_xticks(sorted(ticks), labels=[str(tick) for tick in sorted(ticks)])
-        axes.minorticks_off()
-        axes.set(xlabel="devices", ylabel=drawn.label)
-        return titles
+        return {**of_all, "log": "xy"} if far else {**of_all, "xlim": (0, None), "ylim": (0, None)}
 
-    label = f"{drawn.label.split(',')[0].capitalize()} over the number of devices"
-    return draw(name, label, 190 if small else 260, paint, PANEL if small else WIDTH)
+    def of_efficiency(members: Sequence[int]) -> dict[str, Any]:
+        rows = frame[frame["member"].isin(members)]
+        lowest = (
+            rows[[_EFFICIENCY, "low"]].min().min()
+        )  # lines, no bars: what differs shall be seen
+        log = "x" if "log" in (of_both := settings(members)) else ""
+        return {**of_both, "log": log, "ylim": (max(math.floor((lowest - 1) / 10) * 10, 0), None)}
+
+    rate = ("rate_low", "rate_high")
+    for y, interval, how in (
+        (_RATE, rate, settings),
+        (_EFFICIENCY, ("low", "high"), of_efficiency),
+    ):
+        yield panels(
+            frame, "devices", y, "series", interval, axes=axes, settings=how, kind="marked"
+        )
+
+
+def _frame(series: Sequence[_Series]) -> DataFrame:
+    """Return a row per cell of each series, and before them one per point of its ideal line."""
+    rows: list[dict[str, Any]] = []
+    for member, entry in enumerate(series):
+        smallest = entry["rows"][0]["figures"]
+        per_device = smallest["samples_per_s"] / smallest["devices"]
+        for row in entry["rows"]:
+            figures = row["figures"]
+            rate, count = figures["samples_per_s"], figures["devices"]
+            low, high = efficiency_interval(entry["kind"], row) or (math.nan, math.nan)
+            point = {"member": member, "devices": count, "title": ""}
+            rows.append({**point, _RATE: per_device * count, _EFFICIENCY: 100.0, "ideal": True})
+            rows.append(
+                {
+                    **point,
+                    **{_RATE: rate, _EFFICIENCY: row["scaling"][entry["kind"]]["efficiency"] * 100},
+                    **{
+                        f"rate_{end}": figures[f"samples_per_s_ci_{end}"] for end in ("low", "high")
+                    },
+                    **{"low": low, "high": high, "ideal": False},
+                    "title": f"{entry['kind']}: {entry['label']}",
+                }
+            )
+    frame = DataFrame(rows).assign(href="")
+    frame["series"] = frame["member"].where(~frame["ideal"], -1 - frame["member"])
+    numbers = [_RATE, "rate_low", "rate_high"]
+    return frame.sort_values("ideal", ascending=False, kind="stable").astype(
+        dict.fromkeys(numbers, float)
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from node.printable import printable
 from runner.figures.measured_cell import MeasuredCell
-from runner.report.cell_labels import labels
+from runner.report.groups import labels
 from runner.report.links import href
 from runner.tables.campaign_table import head
 from runner.tables.columns import COLUMNS, THRESHOLDS, Column

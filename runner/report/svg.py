@@ -6,14 +6,16 @@ Colours are CSS variables of the page, so that plots follow it into dark mode.
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
 
 from runner.base.escapes import TerminalLine
 
@@ -55,6 +57,14 @@ WIDTH = 400  # SVG units: 1 px on a phone, about 1.35 px in two columns on a des
 PANEL = 290  # the same for one of several small plots: 1.2 px on a phone, 1 px on a desktop
 
 
+Kind = Literal["line", "marked", "point"]
+IDEAL, GREY = -1, -2  # places of lines without a colour: dotted; of one of many nodes
+_OF_PLACE: dict[int, dict[str, Any]] = {
+    IDEAL: {"color": FAINT, "linewidth": 1, "linestyle": (0, (1, 2))},
+    GREY: {"color": FAINT, "linewidth": 0.7},
+}
+
+
 def _dashes(index: int) -> tuple[float, ...]:
     return _DASHES[index // len(SERIES) % len(_DASHES)]
 
@@ -67,35 +77,92 @@ def mark(index: int) -> dict[str, str]:
     }
 
 
-def line_style(index: int) -> dict[str, Any]:
-    """Return the same for matplotlib."""
+def _line_style(index: int) -> dict[str, Any]:
     return {"color": SERIES[index % len(SERIES)], "linestyle": (0, _dashes(index) or None)}
 
 
 def draw(
+    frame: DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    interval: tuple[str, str] | None = None,
+    *,
     name: str,
-    label: str,
-    height: float,
-    paint: Callable[[Axes], Mapping[str, str]],
-    width: float = WIDTH,
+    small: bool = False,
+    log: str = "",
+    kind: Kind = "line",
+    **settings: Any,
 ) -> Markup:
-    """Draw one plot as an inline SVG, `width` x `height` SVG units; `name` keeps its ids apart."""
+    """Draw column `y` over column `x` as an inline SVG, one line per value of `by`.
+
+    Each row has its line's colour in `place` (or IDEAL, GREY), its `title` on hover, and its `href`
+    ("": none); `interval` are the columns of the ends of an interval, NaN without one. `name` keeps
+    the plot's ids apart; the axes in `log` (x, xy) are logarithmic; `settings` are matplotlib's.
+    """
     style = cast("dict[Any, Any]", _STYLE | {"svg.hashsalt": name})
     with mpl.rc_context(style), warnings.catch_warnings():
         # A glyph that matplotlib's own font lacks does not matter: the page's font draws it.
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", RuntimeWarning)  # of figures that no scale can hold
+        width, height = (PANEL, 190) if small else (WIDTH, 260)
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
-        target = io.StringIO()
+        axes, target = figure.add_subplot(), io.StringIO()
         try:
-            titles = paint(figure.add_subplot())
+            titles = _lines(axes, frame, x, y, by, interval, kind)
+            if kind == "line":
+                axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+                axes.grid(visible=False, axis="x")
+            for axis in log:
+                getattr(axes, f"set_{axis}scale")("log", base=2)
+            if "y" in log:
+                axes.yaxis.set_major_formatter("{x:.4g}")
+            axes.set(**{"xlabel": x, "ylabel": y, **settings})
+            if "xticks" in settings:
+                axes.minorticks_off()
             # What savefig calls, without its trial drawing: the layout needs none.
             FigureCanvasSVG(figure).print_svg(target, metadata={"Date": None})  # type: ignore[no-untyped-call]
         except Exception as error:  # one run's figures end no page
             return Markup('<p class="caption">This plot cannot be drawn: {}.</p>').format(
                 TerminalLine(str(error))
             )
+    label = f"{y} over {x}, one {'point' if kind == 'point' else 'line'} per {by}"
     return _inline(target.getvalue(), name, label, titles)
+
+
+def _lines(
+    axes: Axes,
+    frame: DataFrame,
+    x: str,
+    y: str,
+    by: str,
+    interval: tuple[str, str] | None,
+    kind: Kind,
+) -> dict[str, str]:
+    """Draw the lines, short ones above; return the title of each, by its id."""
+    titles = {}
+    lines = [line for _, line in frame.groupby(by, sort=False)]
+    for number, rows in enumerate(sorted(lines, key=len, reverse=True)):
+        place, title, href = rows.iloc[0][["place", "title", "href"]]
+        look = dict(_OF_PLACE.get(place) or _line_style(place))
+        if kind == "point":
+            look |= {"linestyle": "none", "alpha": 0.85}
+        if (kind != "line" and place != IDEAL) or len(rows) == 1:
+            look |= {"marker": "o", "markersize": 4}
+        (drawn,) = axes.plot(rows[x], rows[y], **look)
+        if title:
+            drawn.set_gid(f"line{number}")
+            titles[f"line{number}"] = title
+        if href:
+            drawn.set_url(href)
+        if interval is not None and place != IDEAL:
+            known = rows.dropna(subset=list(interval))
+            low, high = (known[end] for end in interval)
+            ends = [(known[y] - low).clip(lower=0), (high - known[y]).clip(lower=0)]
+            bar = {"ecolor": look["color"], "elinewidth": 1.2, "capsize": 3}
+            if len(known):
+                axes.errorbar(known[x], known[y], ends, fmt="none", **bar)
+    return titles
 
 
 def _short(attribute: re.Match[str]) -> str:

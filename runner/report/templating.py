@@ -1,5 +1,10 @@
-"""The templates, and what every one of them may use. All that they are given is escaped."""
+"""The templates of pages, with what every one may use: all that they are given is escaped.
 
+Their own script, and the content security policy that lets it run, and nothing else.
+"""
+
+import base64
+import hashlib
 import re
 from collections.abc import Sequence
 
@@ -47,3 +52,21 @@ def grouped(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str,
         group, _, name = key.rpartition(" / ")
         groups.setdefault(group, []).append((name, value))
     return sorted(groups.items(), key=lambda item: item[0] != "")
+
+
+def page_script() -> Markup:
+    """Return templates/page/page.js, as text for between <script> and </script>."""
+    return Markup((TEMPLATES / "page" / "page.js").read_text(encoding="utf-8"))  # noqa: S704 (our own)
+
+
+def content_policy(scripts: Sequence[str]) -> Markup:
+    """Return a page's policy: no request; styles inline; these scripts alone, by their checksums.
+
+    `img-src data:` is the empty icon, without which a browser asks for one.
+    """
+    sums = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    rules = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
+    rules += ["base-uri 'none'", "form-action 'none'"]
+    if sums:
+        rules.append(" ".join(["script-src", *(f"'sha256-{digest}'" for digest in sums)]))
+    return Markup("; ".join(rules))  # noqa: S704 (of words of ours)

@@ -272,7 +272,7 @@ def test_forty_cells_are_drawn_so_that_curves_can_be_told_apart(
     page = Page(text)
     assert page.open == []
     drawings = re.findall(r'<svg [^>]*role="img".*?</svg>', text, re.DOTALL)
-    curves = [drawing for drawing in drawings if "over iterations" in drawing]
+    curves = [drawing for drawing in drawings if "one line per cell" in drawing]
     assert len(curves) == 14  # loss and step time, seven groups each
     assert all(
         1 <= drawing.count("<title>") <= MOST_CURVES for drawing in drawings if drawing in curves
