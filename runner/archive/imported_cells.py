@@ -16,8 +16,8 @@ from node.printable import printable
 from node.validated_text import CellId, InsidePath
 from runner.base.errors import UserError
 from runner.base.masking import is_secret
-from runner.judge.diagnosis.rules import rules
-from runner.judge.diagnosis.verdict import Verdict
+from runner.judge.diagnosis.causes import STATUSES
+from runner.judge.diagnosis.verdict import Verdict, rules
 from runner.judge.log_reading import Reading
 from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.run_sizes import UNKNOWN, Known
@@ -39,11 +39,6 @@ _TAKEN = {
     "system": "--system",
 }
 _OF_A_START = ("argv", "cwd", "launcher", "environment", "parameters", "pin", "dataset", "env")
-# How a run ended, by its logs' status: what else they say is `failed`.
-_ENDS = {
-    **{"ok": "ok", "diverged": "diverged", "unfinished": "unfinished", "node_lost": "node_lost"},
-    **{"time_limit": "timed_out", "cancelled": "interrupted", "interrupted": "interrupted"},
-}
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ def printed_by(reading: Reading, cell: Cell) -> str:
 
 def outcome_of(verdict: Verdict, reading: Reading) -> Outcome:
     """Say how the run ended: as `parse` has it, in the words of a campaign."""
-    status = _ENDS.get(verdict.status, "failed")
+    status = STATUSES[verdict.status].ends
     if not reading.measurement.intervals:
         status = "did_not_run"
     has_evidence = verdict.path is not None

@@ -11,15 +11,10 @@ from runner.figures.learning import diverged_at
 from runner.figures.planned import is_short, planned, spacing
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
-from runner.judge.diagnosis.rules import rules
-from runner.judge.diagnosis.verdict import Verdict
+from runner.judge.diagnosis.causes import STATUSES
+from runner.judge.diagnosis.verdict import Verdict, rules
 from runner.terms.outcome import Outcome, Place
 from runner.terms.record import UNREADABLE, Measurement
-
-# What a log says because the time limit's TERM and KILL reached it.
-_OF_THE_LIMIT = frozenset(
-    {"interrupted", "killed", "cancelled", "time_limit", "connection_lost", "process_failed"}
-)
 
 # What an end by exit code 0 is where the logs say that something failed.
 _FAILED = {"no_steps": "did_not_run", "unfinished": "failed"}
@@ -101,9 +96,9 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
     `verdict` is None where the logs were not asked (node.causes.EXPLAINED).
     """
     ended = replace(ended, diagnosis=None, evidence=None, rules=rules())
-    if verdict is not None and ended.cause == Cause.TIME_LIMIT and verdict.status in _OF_THE_LIMIT:
+    if verdict and ended.cause == Cause.TIME_LIMIT and STATUSES[verdict.status].by_limit:
         verdict = None
-    if verdict is not None and verdict.closed and ended.cause == Cause.STOPPED_EARLY:
+    if verdict and verdict.closed and ended.cause == Cause.STOPPED_EARLY:
         reason = f"{ended.ending}, as its log says: {verdict.closed}"
         return Outcome(
             *("ok", "", printable(reason)),
@@ -112,7 +107,7 @@ def with_verdict(ended: Outcome, verdict: Verdict | None, last_words: str) -> Ou
             wall_s=ended.wall_s,
             queued_s=ended.queued_s,
         )
-    if verdict is not None and verdict.path is not None:
+    if verdict and verdict.path is not None:
         if verdict.status == "connection_lost" and _BY_KILL in ended.ending:
             who = "" if "the kernel killed" in ended.ending else _WHO_KILLS
             reason = printable(f"{ended.ending}{who}; the others then lost their connection to it")

@@ -1,16 +1,20 @@
-"""Logs from anywhere, read as the nodes of one run and measured as `collect` measures a run."""
+"""Logs from anywhere, read as the nodes of one run, measured as `collect` measures a run and judged
+by what they say alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from runner.figures.cell_statistics import CellStatistics, cell_statistics
 from runner.figures.counted_steps import counted_intervals, measured
+from runner.figures.learning import diverged_at
+from runner.figures.planned import is_short, planned, spacing
 from runner.figures.summary import Value, summarise
-from runner.judge.contradictions import doubt_of
+from runner.judge.diagnosis.verdict import Verdict, diagnose, file_name
+from runner.judge.judge import doubt_of
 from runner.logs.kind import Readers
 from runner.logs.recognise import Recognised, recognise
 from runner.logs.run_sizes import UNKNOWN, Known
@@ -111,3 +115,31 @@ def read(
     sizes = replace(sizes, global_batch_size=global_batch_size)
     found = recognise(paths, system, family=family, readers=readers, sizes=sizes)
     return Reading(paths, found, sizes, global_batch_size, warmup_iters)
+
+
+def planned_of(measured: Measurement, train_iters: int | None = None) -> int | None:
+    """Return the iteration at which the run was to end, as given or by its log's own words."""
+    last_iteration = measured.intervals[-1].iteration if measured.intervals else 0
+    return planned(train_iters or measured.train_iters, measured.facts, last_iteration)
+
+
+def end_of(
+    paths: Sequence[Path],
+    measured: Measurement,
+    name: Callable[[Path], str] = file_name,
+    train_iters: int | None = None,
+) -> Verdict:
+    """Say how the run ended by its logs; `name` is what the sentence calls one."""
+    lines, of = measured.intervals, planned_of(measured, train_iters)
+    steps = {path: measured.places.get(rank, ()) for rank, path in enumerate(paths)}
+    verdict = diagnose(steps, name=name)
+    if verdict.status != "ok":
+        return verdict
+    if (at := diverged_at(lines)) is not None:
+        why = f"the loss was NaN or infinite at iteration {at}, the last that logged one"
+        return Verdict("diverged", why)
+    last_iteration = lines[-1].iteration if lines else 0
+    if is_short(last_iteration, spacing(lines), of) and not verdict.closed:
+        why = f"the log ends at iteration {last_iteration} of {of}, and nothing in it says why"
+        return Verdict("unfinished", why)
+    return verdict

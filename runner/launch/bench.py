@@ -11,7 +11,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.hidden import hidden_of
 from runner.folder.stored import write_json
 from runner.judge.decide import is_finished
-from runner.judge.read_again import outcome_of
+from runner.judge.judge import outcome_of
 from runner.launch import inspection
 from runner.launch.abandoned import record_abandoned
 from runner.launch.engine import Engine

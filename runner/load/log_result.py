@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from runner.base.text import counted
 from runner.figures.summary import Summary
-from runner.judge.log_ending import end_of, planned_of
-from runner.judge.log_reading import Reading
+from runner.judge.log_reading import Reading, end_of, planned_of
 from runner.logs.kind import Kind
 from runner.logs.logged_step import unmeasured
 from runner.logs.run_sizes import UNKNOWN

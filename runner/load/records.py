@@ -17,8 +17,7 @@ from runner.folder.products import load_products
 from runner.folder.stored import UnreadableError
 from runner.judge import judge
 from runner.judge.decide import learned
-from runner.judge.diagnosis.rules import rules
-from runner.judge.read_again import outcome_of
+from runner.judge.diagnosis.verdict import rules
 from runner.load.arrivals import by_arrivals
 from runner.load.attempt_story import story_of
 from runner.load.earlier_attempts import earlier
@@ -239,7 +238,7 @@ def _ran(
         return None
     if of is not None:
         run = _renamed(run, *of)
-        recorded = outcome_of(attempt, run.cell)
+        recorded = judge.outcome_of(attempt, run.cell)
     if recorded is not None and recorded.status == UNREADABLE:
         raise UnreadableError(recorded.reason)
     imported = run.imported
@@ -330,4 +329,4 @@ def _ended(
     # By the same rules the logs say the same; one without an ending is of an older version.
     if not recorded.ending or recorded.rules == rules():
         return learned(recorded, measured)
-    return judge.explain(recorded, attempt, steps=len(measured.intervals))
+    return judge.explain(recorded, attempt, measured)

@@ -105,7 +105,9 @@ class Logs:
         own = load_system(system).pins
         readers = readers_of(system) if own else readers_of_family(result["family"])
         parse = partial(measure, readers)
-        steps = parse({rank: blocks(path) for rank, path in logs.items()}).intervals
+        read = parse({rank: blocks(path) for rank, path in logs.items()})
+        steps = read.intervals
+        placed = {path: read.places.get(rank, ()) for rank, path in logs.items()}
         stand = Figures(data)
         for step in steps:
             stand.check(step, system)
@@ -113,7 +115,7 @@ class Logs:
         newest = latest(parse, logs)
         for step in newest.intervals[-1:] if newest else ():
             stand.check(step, system)
-        printable("the diagnosis", diagnose(paths, steps=len(steps)).sentence)
+        printable("the diagnosis", diagnose(placed).sentence)
 
 
 class Figures:

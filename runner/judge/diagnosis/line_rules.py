@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from runner.judge.diagnosis.causes import any_of as _any
+from runner.judge.diagnosis.causes import any_of
 from runner.logs.kinds import every
 from runner.terms.container_engines import REFUSALS
 
@@ -21,147 +21,132 @@ class Rule:
     start: bool = False
 
 
+def _rule(status: str | None, *patterns: bytes, start: bool = False) -> Rule:
+    return Rule(status, any_of(*patterns), start)
+
+
 RULES: tuple[Rule, ...] = (
-    Rule("time_limit", _any(rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal")),
-    Rule(
+    _rule("time_limit", rb"CANCELLED AT \S+ DUE TO TIME LIMIT", rb"timeout: sending signal"),
+    _rule(
         "time_limit",
-        _any(rb"TERM_RUNLIMIT", rb"[Ww]all ?time .{0,200}exceeded|exceeded .{0,200}[Ww]all ?time"),
+        rb"TERM_RUNLIMIT",
+        rb"[Ww]all ?time .{0,200}exceeded|exceeded .{0,200}[Ww]all ?time",
     ),
-    Rule("out_of_memory", _any(rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)")),
-    Rule("out_of_memory", _any(rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory")),
-    Rule("out_of_memory", _any(rb"Exceeded (?:job|step) memory limit")),
+    _rule("out_of_memory", rb"[Oo]ut of memory: Kill", rb"oom[-_]kill(?:ed)? (?:event|proc)"),
+    _rule("out_of_memory", rb"Detected \d+ oom[-_]kill", rb"tasks? [\d,-]+: Out Of Memory"),
+    _rule("out_of_memory", rb"Exceeded (?:job|step) memory limit"),
     # The kernel's and NVIDIA's words of hardware: docs.nvidia.com/deploy/xid-errors, of which those
     # that a program may cause (13, 31, 43, 45) are left out. ROCm's runtime, of a fault and a hang.
-    Rule(
+    _rule(
         "device_error",
-        _any(
-            rb"NVRM: Xid \([^)]{1,80}\): (?:48|62|64|74|79|92|95|110|119|120|143|154)\b",
-            rb"GPU has fallen off the bus|nvidia-nvswitch\d+: SXid",
-            rb"Memory access fault by GPU|HW Exception by GPU|HSA_STATUS_ERROR_\w+",
-        ),
+        rb"NVRM: Xid \([^)]{1,80}\): (?:48|62|64|74|79|92|95|110|119|120|143|154)\b",
+        rb"GPU has fallen off the bus|nvidia-nvswitch\d+: SXid",
+        rb"Memory access fault by GPU|HW Exception by GPU|HSA_STATUS_ERROR_\w+",
     ),
-    Rule("collective_error", _any(rb"NET/IB ?: .{0,200}Got completion .{0,200}(?:error|status=)")),
+    _rule("collective_error", rb"NET/IB ?: .{0,200}Got completion .{0,200}(?:error|status=)"),
     # C's assert as glibc and macOS write it; CUDA's own closes with a grave accent.
-    Rule("assertion", _any(rb"^\S.{0,400}:\d+: .{0,400}Assertion `.{1,400}' failed\.")),
-    Rule("assertion", _any(rb"^Assertion failed: \(.{1,400}\), function .{1,200}, file ")),
+    _rule("assertion", rb"^\S.{0,400}:\d+: .{0,400}Assertion `.{1,400}' failed\."),
+    _rule("assertion", rb"^Assertion failed: \(.{1,400}\), function .{1,200}, file "),
     # llm.c (llmc/cublas_common.h:37, llmc/utils.h); its errors of two lines: line_judge.py.
-    Rule(None, _any(rb"^\[cuBLAS ERROR\]: \d", rb"^Error: Failed to open file '")),
-    Rule(None, _any(rb"^Error: Memory allocation failed at ")),
-    Rule("node_lost", _any(rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on")),
-    Rule("cancelled", _any(rb"error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED")),
+    _rule(None, rb"^\[cuBLAS ERROR\]: \d", rb"^Error: Failed to open file '"),
+    _rule(None, rb"^Error: Memory allocation failed at "),
+    _rule("node_lost", rb"DUE TO NODE FAILURE", rb"srun: error: Node failure on"),
+    _rule("cancelled", rb"error: \*\*\* (?:STEP|JOB) .{0,200}CANCELLED"),
     # ssh's own lines, and DeepSpeed's where it looks before it starts anything
-    Rule("remote_shell", _any(rb"Permission denied(?: \([a-z-]+[,)]|, please try again)")),
-    Rule("remote_shell", _any(rb"Host key verification failed", rb"was not reachable via ssh")),
-    Rule(
-        "remote_shell", _any(rb"pdsh: (?:command )?not found", rb"'?pdsh'?(?: is)? not installed")
+    _rule("remote_shell", rb"Permission denied(?: \([a-z-]+[,)]|, please try again)"),
+    _rule("remote_shell", rb"Host key verification failed", rb"was not reachable via ssh"),
+    _rule("remote_shell", rb"pdsh: (?:command )?not found", rb"'?pdsh'?(?: is)? not installed"),
+    _rule("remote_shell", rb"No such file or directory: '(?:\S*/)?pdsh'"),
+    _rule("missing_compiler", rb": fatal error: Python\.h: No such file or directory$"),
+    _rule(None, rb"[Ww]atchdog caught collective operation timeout"),
+    _rule(None, rb"watchdog got stuck for", rb"watchdog thread terminated with exception:"),
+    _rule(None, rb"\[c10d\].{0,200}client socket has (?:timed out|failed)"),
+    _rule(None, rb"^E[A-Z]\d{4}: |^EL0004", rb"ExceptionType:\["),
+    _rule(None, rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"(?:^|\s)what\(\): "),
+    _rule(None, rb": No space left on device$"),
+    _rule("segfault", rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+"),
+    _rule("segfault", rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm"),
+    _rule("segfault", rb"(?:exitcode\s*:|return code =) ?-(?:11|7)\b", rb"exit code 139\b"),
+    _rule("segfault", rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|BUS)"),
+    _rule("segfault", rb"^\*\*\* SIG(?:SEGV|BUS) \(@"),  # glog's handler
+    _rule("segfault", rb"(?:^|\d )Bus error\b", rb"Bus error \(core dumped\)\s*$"),
+    _rule("aborted", rb"(?:exitcode\s*:|return code =) ?-6\b", rb"exit code 134\b"),
+    _rule("aborted", rb"(?:Signal 6 \(|<Signals\.)SIGABRT", rb"signal 6 \(Abort"),
+    _rule(
+        "aborted", rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.{0,200}\(core dumped\)"
     ),
-    Rule("remote_shell", _any(rb"No such file or directory: '(?:\S*/)?pdsh'")),
-    Rule("missing_compiler", _any(rb": fatal error: Python\.h: No such file or directory$")),
-    Rule(None, _any(rb"[Ww]atchdog caught collective operation timeout")),
-    Rule(None, _any(rb"watchdog got stuck for", rb"watchdog thread terminated with exception:")),
-    Rule(None, _any(rb"\[c10d\].{0,200}client socket has (?:timed out|failed)")),
-    Rule(None, _any(rb"^E[A-Z]\d{4}: |^EL0004", rb"ExceptionType:\[")),
-    Rule(None, _any(rb"^F\d{4,8} \d\d:\d\d:\d\d.*\] ?Check failed", rb"(?:^|\s)what\(\): ")),
-    Rule(None, _any(rb": No space left on device$")),
-    Rule("segfault", _any(rb"(?:^|\d )Segmentation fault\b", rb"^Fatal Python error: (?:S|B)\w+")),
-    Rule("segfault", _any(rb"Segmentation fault(?: \(core dumped\))?\s*$", rb"signal 11 \(Segm")),
-    Rule("segfault", _any(rb"(?:exitcode\s*:|return code =) ?-(?:11|7)\b", rb"exit code 139\b")),
-    Rule("segfault", _any(rb"(?:Signal \d+ \(|<Signals\.)SIG(?:SEGV|BUS)")),
-    Rule("segfault", _any(rb"^\*\*\* SIG(?:SEGV|BUS) \(@")),  # glog's handler
-    Rule("segfault", _any(rb"(?:^|\d )Bus error\b", rb"Bus error \(core dumped\)\s*$")),
-    Rule("aborted", _any(rb"(?:exitcode\s*:|return code =) ?-6\b", rb"exit code 134\b")),
-    Rule("aborted", _any(rb"(?:Signal 6 \(|<Signals\.)SIGABRT", rb"signal 6 \(Abort")),
-    Rule(
-        "aborted",
-        _any(rb"^Fatal Python error: A\w+", rb"(?:^|\d |: )Aborted\b.{0,200}\(core dumped\)"),
-    ),
-    Rule("aborted", _any(rb"^\*\*\* SIGABRT \(@")),
-    Rule(
+    _rule("aborted", rb"^\*\*\* SIGABRT \(@"),
+    _rule(
         "killed",
-        _any(rb"(?:^|(?<=\]))\s{0,200}Killed\s*$"),  # also behind tqdm's bar
+        rb"(?:^|(?<=\]))\s{0,200}Killed\s*$",  # also behind tqdm's bar
     ),
-    Rule("killed", _any(rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S")),
-    Rule("killed", _any(rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$")),
-    Rule("killed", _any(rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill")),
-    Rule("killed", _any(rb"exit code 137\b")),
-    Rule("terminated", _any(rb"(?:exitcode\s*:|return code =) ?-15\b", rb"exit code 143\b")),
-    Rule("terminated", _any(rb"Signal 15 \(SIGTERM\)", rb"tasks? [\d,-]+: Terminated\s*$")),
-    Rule("process_failed", _any(rb"exits with return code = (?!0$)-?\d+$")),
-    Rule(
-        "process_failed",
-        _any(rb"failed \(exitcode: (?!0\))", rb"tasks? [\d,-]+: Exited with exit"),
-    ),
-    Rule("process_failed", _any(rb"ssh exited with exit code (?!0$)\d+$")),
-    Rule("terminated", _any(rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$")),
-    Rule(
-        "terminated", _any(rb"Received (?:Signals\.SIG(?:TERM|HUP)|1|15) death signal")
-    ),  # torchrun
-    Rule("terminated", _any(rb"exiting program after receiving SIG[A-Z]{3,4}\b")),  # Megatron's
-    Rule("error", _any(rb"^[\w./-]+\.py: error: "), start=True),
-    Rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
+    _rule("killed", rb"line \d+: +\d+ Killed\b", rb"^\S+(?: \d*)? Killed +\S"),
+    _rule("killed", rb"(?:exitcode\s*:|return code =) ?-9\b", rb"tasks? [\d,-]+: Killed$"),
+    _rule("killed", rb"(?:Signal 9 \(|<Signals\.)SIGKILL", rb"signal 9 \(Kill"),
+    _rule("killed", rb"exit code 137\b"),
+    _rule("terminated", rb"(?:exitcode\s*:|return code =) ?-15\b", rb"exit code 143\b"),
+    _rule("terminated", rb"Signal 15 \(SIGTERM\)", rb"tasks? [\d,-]+: Terminated\s*$"),
+    _rule("process_failed", rb"exits with return code = (?!0$)-?\d+$"),
+    _rule("process_failed", rb"failed \(exitcode: (?!0\))", rb"tasks? [\d,-]+: Exited with exit"),
+    _rule("process_failed", rb"ssh exited with exit code (?!0$)\d+$"),
+    _rule("terminated", rb"Main process received SIG(?:TERM|INT)", rb"^Terminated\s*$"),
+    _rule("terminated", rb"Received (?:Signals\.SIG(?:TERM|HUP)|1|15) death signal"),  # torchrun
+    _rule("terminated", rb"exiting program after receiving SIG[A-Z]{3,4}\b"),  # Megatron's
+    _rule("error", rb"^[\w./-]+\.py: error: ", start=True),
+    _rule(  # tyro's boxes (torchtitan's options): a line of the box, else its title
         "error",
-        _any(
-            "^│ +Unrecognized (?:or misspelled )?(?:options|arguments): ".encode(),
-            "^╭─+ (?:Parsing error|Required options) ─".encode(),
-        ),
+        "^│ +Unrecognized (?:or misspelled )?(?:options|arguments): ".encode(),
+        "^╭─+ (?:Parsing error|Required options) ─".encode(),
         start=True,
     ),
-    Rule(  # hydra's (NeMo), click's and jsonargparse's (litgpt) of an option that there is not
+    _rule(  # hydra's (NeMo), click's and jsonargparse's (litgpt) of an option that there is not
         "error",
-        _any(
-            rb"^Could not override '|^error: (?:Unrecognized arguments|Parser key )",
-            rb"^Error: (?:No such option|Invalid value for|Missing (?:option|argument))\b",
-        ),
+        rb"^Could not override '|^error: (?:Unrecognized arguments|Parser key )",
+        rb"^Error: (?:No such option|Invalid value for|Missing (?:option|argument))\b",
         start=True,
     ),
     # Launchers before their first command: their options, Slurm's steps, Open MPI's slots, images.
-    Rule(
+    _rule(
         "launcher_error",
-        _any(rb"^(?:torchrun|deepspeed|accelerate[\w <>|-]{0,80}|mpirun|mpiexec): error: "),
+        rb"^(?:torchrun|deepspeed|accelerate[\w <>|-]{0,80}|mpirun|mpiexec): error: ",
     ),
-    Rule(
+    _rule(
         "launcher_error",
-        _any(
-            rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
-            rb"^srun: error: (?:Task launch for|Application launch failed)",
-            rb"\b(?:ORTE|PRTE|PRRTE) was unable to reliably start",
-            rb"\b(?:ORTE|PRTE) (?:daemon has unexpectedly failed|does not know how to route)",
-            rb"error: execve\(\): |^sbatch: error: Batch job submission",
-        ),
+        rb"^srun: (?:fatal: |error: Unable to (?:create step|allocate resources|confirm))",
+        rb"^srun: error: (?:Task launch for|Application launch failed)",
+        rb"\b(?:ORTE|PRTE|PRRTE) was unable to reliably start",
+        rb"\b(?:ORTE|PRTE) (?:daemon has unexpectedly failed|does not know how to route)",
+        rb"error: execve\(\): |^sbatch: error: Batch job submission",
     ),
-    Rule(
+    _rule(
         "launcher_error",
-        _any(
-            rb"^There are not enough slots available in the system",
-            rb"^(?:mpirun|mpiexec) was unable to (?:launch|find|start) ",
-            *REFUSALS,
-        ),
+        rb"^There are not enough slots available in the system",
+        rb"^(?:mpirun|mpiexec) was unable to (?:launch|find|start) ",
+        *REFUSALS,
     ),
-    Rule(None, _any(rb"version `GLIBC\S* not found \("), start=True),
-    Rule(None, _any(rb": error while loading shared libraries: "), start=True),
-    Rule(
+    _rule(None, rb"version `GLIBC\S* not found \(", start=True),
+    _rule(None, rb": error while loading shared libraries: ", start=True),
+    _rule(
         None,
-        _any(rb"^\S*python[\d.]*: (?:No module named|can't open file|Error while finding module)"),
+        rb"^\S*python[\d.]*: (?:No module named|can't open file|Error while finding module)",
         start=True,
     ),
-    Rule(None, _any(rb": command not found$"), start=True),
-    Rule(
+    _rule(None, rb": command not found$", start=True),
+    _rule(
         "shell_error",  # bash's `x.sh: line 3: `, dash's `x.sh: 3: `, zsh's `x.sh:3: `
-        _any(
-            rb"(?:: line |: ?)\d+: .{1,200}: (?:unbound variable|parameter (?:null or )?not set)$",
-            rb"(?:: line |: ?)\d+: .{0,200}: (?:bad substitution|ambiguous redirect)$",
-            rb"(?:: line |: ?)\d+: (?:[Ss]yntax error\b|unexpected EOF while looking)",
-            rb"(?:^(?:\S{0,200}/)?(?:ba|da|k|z)?sh|: line \d+|^\S{1,200}: ?\d+): \S+: "
-            rb"(?:Permission denied|cannot execute\b.{0,80})$",
-            rb": bad interpreter: ",
-        ),
+        rb"(?:: line |: ?)\d+: .{1,200}: (?:unbound variable|parameter (?:null or )?not set)$",
+        rb"(?:: line |: ?)\d+: .{0,200}: (?:bad substitution|ambiguous redirect)$",
+        rb"(?:: line |: ?)\d+: (?:[Ss]yntax error\b|unexpected EOF while looking)",
+        rb"(?:^(?:\S{0,200}/)?(?:ba|da|k|z)?sh|: line \d+|^\S{1,200}: ?\d+): \S+: "
+        rb"(?:Permission denied|cannot execute\b.{0,80})$",
+        rb": bad interpreter: ",
         start=True,
     ),
 )
 
-ANY_RULE = _any(*(rule.pattern.pattern for rule in RULES))
+ANY_RULE = any_of(*(rule.pattern.pattern for rule in RULES))
 # One search decides whether a line is looked at more closely.
-CANDIDATE = _any(
+CANDIDATE = any_of(
     rb"Traceback \(most recent|Exception ignored in|--- Logging error",
     rb"(?:Error|Exception|Interrupt|Exit|Timeout|Failure)\b(?: ?:|\s*$)| error: ",
     rb"[Oo]ut [Oo]f [Mm]emory|oom[-_]kill|No space left|RUNLIMIT|[Ww]all ?time",
@@ -220,7 +205,7 @@ BARE = re.compile(rb"^(?:\w*Error|KeyboardInterrupt)(?=: |\s*$)")
 ERROR_FILE = re.compile(rb'^(?:.{0,200}\{"message": \{)?\s*"message": "((?:[^"\\]|\\.){1,400})')
 CALL_STACK = b'"py_callstack": "'
 # LiBai's `Overall training speed` is none: it is printed after an exception, too.
-SUCCESS = _any(*every("success"))
+SUCCESS = any_of(*every("success"))
 # llm.c's error of two lines, the second says what (llmc/cuda_common.h:36, llmc/zero.cuh:35).
 HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1,9}:$")
 # What is printed once a launch, before its first step: by its launcher, deepspeed (0.8.0
@@ -229,7 +214,7 @@ HEADER = re.compile(rb"^\[(?:CUDA|NCCL|MPI|CUDNN) ERROR\] at file \S{1,400}:\d{1
 # (set -x), Lightning (2.5 fabric/utilities/distributed.py:300) or LLaMA-Factory (v0.9.3
 # llamafactory/cli.py:143), and then by its trainer, LiBai (9fc504c libai/engine/default.py:171),
 # Megatron, torch_gpt, LLaMA-Factory (hparams/parser.py:423) or Hugging Face's Trainer.
-LAUNCHER = _any(
+LAUNCHER = any_of(
     rb"\[runner\.py:\d+:main\] cmd = ",
     rb"Setting OMP_NUM_THREADS environment variable for each process",
     rb"\[runner\.py:\d+:fetch_hostfile\] Unable to find hostfile",
@@ -238,7 +223,7 @@ LAUNCHER = _any(
     rb"^\++ (?:exec )?(?:torchrun|deepspeed|accelerate launch|python\S* -m torch\.distributed)",
     rb"llamafactory\.\w{1,20}:\d{1,9} >> Initializing (?:\d{1,9} )?distributed tasks at",
 )
-TRAINER = _any(
+TRAINER = any_of(
     rb"Rank of current process: 0\. World size: ",
     rb"using world size: \d+,? |torch_gpt config world_size=",
     rb"\bProcess rank: (?:0|-1), |\*{5} Running training \*{5}",

@@ -1,19 +1,20 @@
 """Evidence in one log: what stands after its last step, line by line, in constant memory."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 from node.printable import printable
 from runner.base.log_file import log_size, open_log
-from runner.judge.diagnosis.causes import COMMONLY_CAUGHT, CONSEQUENCES, meaning
-from runner.judge.diagnosis.line_judge import MOST, LineJudge
+from runner.judge.diagnosis.causes import STATUSES, meaning
+from runner.judge.diagnosis.line_judge import MOST, LineJudge, Said
 from runner.judge.diagnosis.line_rules import CANDIDATE, REASON, TURN, WARNING, WRAPPER
 from runner.logs.decoding import ANSI, unprefixed
 from runner.logs.kinds import counts_from_zero, every
 from runner.logs.numbers import whole_number
+from runner.terms.record import Place
 
 BLOCK = 1 << 20
 LONGEST_TAIL = 64 << 20  # bytes after the last step that are read: the first and the last half
@@ -83,31 +84,28 @@ def last_step(text: bytes) -> re.Match[bytes] | None:
     return newest
 
 
-def find_last_step(path: Path, limit: int | None = None) -> LastStep:
-    """Find a log's last step (in the last `limit` bytes).
+def find_last_step(path: Path, logged: Sequence[Place]) -> LastStep:
+    """Find a log's last step: behind the last but one that its reader `logged` in it, else in its
+    last LONGEST_TAIL bytes. A line that the reader could not read, since it is torn, is one, too.
 
     What is behind it begins in its own line: a scheduler may write its last word there.
     """
     with open_log(path) as stream:
         end = stream.seek(0, 2)
-        stop = max(0, end - limit) if limit is not None else 0
-        offset, later = end, b""
-        while offset > stop:
-            start = max(stop, offset - BLOCK)
-            stream.seek(start)
-            text = stream.read(offset - start) + later
-            step_match = last_step(text)
-            if step_match is not None:
-                step = _OF.search(step_match[0])
-                reached, of = (
-                    (whole_number(step[1]), whole_number(step[2])) if step else (None, None)
-                )
-                more = counts_from_zero(step_match[0])
-                complete = reached is not None and of is not None and reached + more >= of
-                torn = of is not None and offset == end and _torn(text, step_match)
-                return LastStep(start + step_match.end(), complete and not torn, torn)
-            offset, later = start, text[:256]
-    return LastStep()
+        start = max(end - LONGEST_TAIL, logged[-2:][0].begin if logged else 0)
+        stream.seek(start)
+        text = stream.read(LONGEST_TAIL)
+    step_match = last_step(text)
+    begin = logged[-1].begin if logged else 0
+    if step_match is None:
+        return LastStep(begin)
+    begin = max(begin, start + step_match.end())
+    step = _OF.search(step_match[0])
+    reached, of = (whole_number(step[1]), whole_number(step[2])) if step else (None, None)
+    if reached is None or of is None:
+        return LastStep(begin)
+    torn = _torn(text, step_match)
+    return LastStep(begin, reached + counts_from_zero(step_match[0]) >= of and not torn, torn)
 
 
 def _torn(text: bytes, step_match: re.Match[bytes]) -> bool:
@@ -247,7 +245,7 @@ def _forget_earlier(evidence: LogEnd, count: int, prefix: bytes) -> None:
     the same stream, where that one has a cause of its own.
     """
     later = evidence.evidence[count:]
-    if any(item.status not in CONSEQUENCES and not item.weak and not item.start for item in later):
+    if any(not (STATUSES[item.status].follows or item.weak or item.start) for item in later):
         kept = [item for item in evidence.evidence[:count] if item.stream != prefix]
         evidence.evidence = [*kept, *later]
 
@@ -263,24 +261,30 @@ def _look(
     """Add what one line is evidence of."""
     stream, text = split(line)
     text = text[max(text.find(b"slurmstepd: error: "), 0) :]  # behind half a line of another's
-    judge.place = line_number
-    status = judge.status(stream, text)
-    weak = WARNING.search(text) if status is None else None
+    said = judge.feed(line_number, stream, text)
+    weak = None if said else WARNING.search(text)
     if weak:
-        status = meaning(weak[1]) or "collective_error"
-    if status is None:
+        said = Said(meaning(weak[1]) or "collective_error")
+    if said is None:
         return
-    excerpt = printable((judge.message or text)[:400].decode("utf-8", "replace"))
+    excerpt = printable((said.message or text)[:400].decode("utf-8", "replace"))
     item = EvidenceLine(
-        status, path, line_number, excerpt, stream, time, weak is not None, judge.start
+        said.status,
+        path,
+        line_number,
+        excerpt,
+        stream,
+        time,
+        weak=weak is not None,
+        start=said.start,
+        traced=bool(said.link),
     )
     if REASON.match(text):
         _forget_wrapper(evidence.evidence, item)
-    if judge.reason:
+    if said.reason:
         item = _in_place(evidence.evidence, item)
-    if judge.ended:
-        item = replace(item, traced=True)
-        _forget_caught(evidence.evidence, item, judge.ended)
+    if said.link:
+        _forget_caught(evidence.evidence, item, said.link)
     evidence.evidence.append(item)
     _waiting(evidence, text)
 
@@ -292,12 +296,12 @@ def _forget_caught(evidence: list[EvidenceLine], latest: EvidenceLine, link: str
     that one says more: a full disk, say, and then an error of what was writing. Without a chain,
     one of the same process shows it, as far as a prefix tells processes apart.
     """
-    if link == "cause" or latest.status in CONSEQUENCES:
+    if link == "cause" or STATUSES[latest.status].follows:
         return
     traced = [item for item in evidence if item.traced]
     if link == "handling":
         before = next((item for item in reversed(traced) if item.stream == latest.stream), None)
-        if before is None or before.status not in COMMONLY_CAUGHT:
+        if before is None or not STATUSES[before.status].caught:
             return
         # Ranks without a prefix print the same in turns.
         caught = [item for item in traced if item.text == before.text]
@@ -319,7 +323,7 @@ def _in_place(evidence: list[EvidenceLine], reason: EvidenceLine) -> EvidenceLin
     """Take out the exception whose later words are `reason`; return that as it was linked."""
     for number in reversed(range(len(evidence))):
         if evidence[number].stream == reason.stream:
-            return replace(reason, traced=evidence.pop(number).traced)
+            return replace(reason, traced=evidence.pop(number).traced or reason.traced)
     return reason
 
 

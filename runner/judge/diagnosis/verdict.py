@@ -1,22 +1,23 @@
 """From all logs' evidence to one status, one sentence, one line of one file. First cause first."""
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from runner.base.text import listing
-from runner.judge.diagnosis.causes import CONSEQUENCES
+from runner.judge.diagnosis.causes import STATUSES
 from runner.judge.diagnosis.log_end import (
-    LONGEST_TAIL,
     EvidenceLine,
     LogEnd,
     find_evidence,
     find_last_step,
 )
+from runner.logs.kinds import every
+from runner.terms.record import Place
 
-# What a consequence is called where it is all that there is.
-_ALONE = {"terminated": "interrupted", "aborted": "segfault"}
 LAST_LINES = 500  # a crash of 16 ranks prints about as many
 MOST_NAMED = 128  # ranks in a sentence
 _WHO = re.compile(rb"\[rank ?(\d{1,9})\]|\[default(\d{1,9})\]")
@@ -38,39 +39,6 @@ _CURES = (
     (re.compile(r"invalid device ordinal"), "the node has fewer GPUs than ranks were started"),
     (re.compile(r"system not yet initialized"), "start NVIDIA's Fabric Manager on the node"),
 )
-_SAYS = {
-    "out_of_memory": "memory ran out",
-    "disk_full": "the disk was full",
-    "missing_module": "a module or symbol is missing",
-    "missing_compiler": (
-        "torch.compile found no compiler or no headers of Python on this node; run"
-        " playbooks/base.yml, or have gcc, g++ and python3-dev installed there"
-    ),
-    "missing_dataset_index": "a dataset's file or its index is missing on this node",
-    "missing_file": "a file is missing",
-    "assertion": "an assertion failed",
-    "remote_shell": (
-        "the launcher could not start the other nodes' processes over ssh; set ssh_mesh_enabled:"
-        " true in the inventory and run playbooks/ssh.yml (pdsh comes with playbooks/base.yml)"
-    ),
-    "rendezvous": "the processes did not find each other",
-    "network_device": "the network device is not there",
-    "collective_timeout": "a collective timed out",
-    "collective_error": "a collective failed",
-    "connection_lost": "a peer closed or refused the connection and no log says why",
-    "device_error": "a device failed",
-    "segfault": "a process crashed",
-    "node_lost": "a node failed",
-    "killed": "a process was killed (SIGKILL), often for the host's memory",
-    "time_limit": "a time limit ended the run",
-    "cancelled": "the job was cancelled",
-    "interrupted": "the run was interrupted",
-    "shell_error": "a shell could not run its script",
-    "launcher_error": "the launcher did not start the trainer",
-    "unfinished": "the trainer ended before its own end",
-    "error": "the trainer raised an error",
-    "process_failed": "a process failed and no log says why",
-}
 
 
 @dataclass(frozen=True)
@@ -96,20 +64,21 @@ def file_name(path: Path) -> str:
 
 
 def diagnose(
-    logs: Sequence[Path], *, steps: int, name: Callable[[Path], str] = file_name
+    logs: Mapping[Path, Sequence[Place]], *, name: Callable[[Path], str] = file_name
 ) -> Verdict:
-    """Say why a run ended, from its nodes' logs together. `steps`: how many the parsers found.
+    """Say why a run ended, from its nodes' logs together, each with the steps that were read of it.
 
     `name` is what the sentence calls a log. Where no clock says which came first, the logs'
     order does.
     """
+    steps = any(logs.values())
     evidences, complete, torn, stepless, stepped = [], False, [], [], []
-    for path in logs:
-        newest_step = find_last_step(path, None if steps else LONGEST_TAIL)
+    for path, logged in logs.items():
+        newest_step = find_last_step(path, logged)
         log_end = find_evidence(path, newest_step.begin)
         complete = complete or (newest_step.done and not log_end.launched)
         evidences.append(log_end)
-        stepless.append(steps > 0 and newest_step.begin == 0)
+        stepless.append(steps and newest_step.begin == 0)
         stepped += [log_end] if newest_step.begin else []
         torn += [path] if newest_step.torn else []
     everything = [
@@ -121,7 +90,7 @@ def diagnose(
             log_end,
             silent=silent,
             complete=complete,
-            trained=steps > 0 and not log_end.launched,
+            trained=steps and not log_end.launched,
         )
     ]
     first_cause = _first_cause(_without_aftermath(everything))
@@ -138,7 +107,11 @@ def diagnose(
             closed = next((log_end.closed for log_end in evidences if log_end.closed), "")
             return Verdict("ok", "", closed=closed)
         return Verdict("no_step", "no step was logged and nothing in the log says why")
-    status, first_cause = _full_disk(_status(first_cause), first_cause, everything)
+    if first_cause.status == "disk_full" and "No space left" not in first_cause.text:
+        # Of a checkpoint that could not be written, the line that says so.
+        full = (item for item in everything if item.status == "disk_full")
+        first_cause = next((item for item in full if "No space left" in item.text), first_cause)
+    status = STATUSES[first_cause.status].alone or first_cause.status
     sentence = _cause_text(first_cause, name) + _waiting(status, evidences, everything)
     cure = next((words for said, words in _CURES if said.search(first_cause.text)), "")
     sentence += f"; {cure}" if cure else ""
@@ -152,16 +125,11 @@ def diagnose(
     )
 
 
-def _status(item: EvidenceLine) -> str:
-    return _ALONE.get(item.status, item.status)
-
-
 def _cause_text(item: EvidenceLine, name: Callable[[Path], str]) -> str:
     """Say what a line is evidence of, the line, and where it stands."""
     excerpt = item.text if len(item.text) <= 200 else item.text[:197] + "..."
-    return (
-        f"{_SAYS[_status(item)]}: {excerpt} ({name(item.path)}:{item.place}{_rank_and_host(item)})"
-    )
+    says = STATUSES[STATUSES[item.status].alone or item.status].says
+    return f"{says}: {excerpt} ({name(item.path)}:{item.place}{_rank_and_host(item)})"
 
 
 def _counts(
@@ -193,7 +161,7 @@ def _first_cause(evidence: Sequence[EvidenceLine]) -> EvidenceLine | None:
     strong = [item for item in evidence if not item.weak and not item.start]
     ends = ("process_failed", "terminated", "aborted")
     for pool in (
-        [item for item in strong if item.status not in CONSEQUENCES],
+        [item for item in strong if not STATUSES[item.status].follows],
         [item for item in strong if item.status not in ends],
         [item for item in strong if item.status == "aborted"],
         [item for item in evidence if item.weak],
@@ -216,19 +184,6 @@ def _earliest(pool: Sequence[EvidenceLine]) -> EvidenceLine:
         if len(lengths) == 1:
             return min(leading, key=lambda item: item.time or ())
     return leading[0]
-
-
-def _full_disk(
-    status: str, first_cause: EvidenceLine, everything: Sequence[EvidenceLine]
-) -> tuple[str, EvidenceLine]:
-    """Find, of a checkpoint that could not be written, the line that says that the disk was
-    full.
-    """
-    if status == "disk_full" and "No space left" not in first_cause.text:
-        for item in everything:
-            if item.status == "disk_full" and "No space left" in item.text:
-                return status, item
-    return status, first_cause
 
 
 def _rank_and_host(item: EvidenceLine) -> str:
@@ -266,3 +221,14 @@ def _waiting(status: str, evidences: Sequence[LogEnd], everything: Sequence[Evid
 def _listed(ranks: Iterable[int]) -> str:
     """List ranks in their order, and of very many only how many more there are."""
     return listing([*map(str, sorted(ranks))], MOST_NAMED)
+
+
+@cache
+def rules() -> str:
+    """Return what identifies the rules of this version: a verdict by the same rules need
+    not be redone.
+    """
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    texts = [path.read_bytes() for path in sources]
+    texts += [pattern for attribute in ("step", "error", "success") for pattern in every(attribute)]
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]

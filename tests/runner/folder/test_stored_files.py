@@ -158,7 +158,7 @@ def test_the_holes_of_a_log_are_no_part_of_it(parts: tuple[str, ...], tmp_path: 
     text = b"".join(blocks(path)).replace(b"\0", b"").decode()
     assert text == "".join(parts)
     assert log_size(path) < 1 << 22
-    find_last_step(path)
+    find_last_step(path, ())
     find_evidence(path, 0)
     assert not parts[-1] or parts[-1].splitlines()[-1].encode() in tail(path, 1 << 16)
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from runner.judge.contradictions import contradictions
-from runner.judge.judge import adding
-from runner.systems.command import SYSTEM
+from runner.judge.judge import adding, measure_run
 from runner.terms.outcome import Outcome
 from tests.runner.systems.test_command import matrix
 
@@ -19,13 +17,19 @@ OWN = {
 }
 
 
-def said(text: bytes, **changes: Any) -> list[str]:
-    """The sentences of one cell and one log."""
-    cell = matrix(**changes).cells[0]
-    return list(contradictions(cell, SYSTEM.parse({0: [text]}, cell)))
+@pytest.fixture
+def said(tmp_path: Path) -> Any:
+    """Return the sentences of one cell and one log."""
+
+    def of(text: bytes, **changes: Any) -> list[str]:
+        log = tmp_path / "log"
+        log.write_bytes(text)
+        return [*measure_run(matrix(**changes).cells[0], {0: log}).contradicted]
+
+    return of
 
 
-def test_a_familys_log_knows_its_sizes() -> None:
+def test_a_familys_log_knows_its_sizes(said: Any) -> None:
     """torchtitan's, of 2 devices, 8192 tokens and a batch of its own."""
     right = {"log": "torchtitan", "devices_per_node": 2, "tokens_per_sample": 8192}
     text = TITAN.read_bytes()
@@ -36,14 +40,14 @@ def test_a_familys_log_knows_its_sizes() -> None:
 
 
 @pytest.mark.parametrize(("batch", "count"), [(4, 0), (512, 1)])
-def test_a_rate_and_a_time_make_the_batch(batch: int, count: int) -> None:
+def test_a_rate_and_a_time_make_the_batch(said: Any, batch: int, count: int) -> None:
     """1024 tokens/s at half a second and 128 a sample are 4 samples, whatever the matrix says."""
     text = b"step 1 dt 500 tok/s 1024\nstep 2 dt 500 tok/s 1024\n"
     found = said(text, log=OWN, samples_per_step=batch, tokens_per_sample=128)
     assert len(found) == count
 
 
-def test_what_one_side_does_not_say_is_no_contradiction() -> None:
+def test_what_one_side_does_not_say_is_no_contradiction(said: Any) -> None:
     """Neither is a log without steps."""
     text = b"step 1 dt 500 tok/s 1024\n"
     assert said(text, log=OWN) == said(b"", log=OWN, samples_per_step=512) == []

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from runner.judge.diagnosis.causes import STATUSES
-from runner.judge.diagnosis.verdict import _SAYS, Verdict, diagnose
+from runner.judge.diagnosis.causes import MEANINGS, STATUSES
+from runner.judge.diagnosis.line_rules import RULES
+from runner.judge.diagnosis.verdict import Verdict
+from tests.runner.judge.diagnosed import diagnosed
 from tests.runner.logs.made_lines import libai, megatron, pipe
 
 pytestmark = pytest.mark.made_log
@@ -30,13 +32,12 @@ def trace(*exceptions: str, prefix: str = "") -> list[str]:
 
 @pytest.fixture
 def verdict(tmp_path: Path) -> Any:
-    def of(*logs: Sequence[str], steps: int | None = None) -> Verdict:
+    def of(*logs: Sequence[str]) -> Verdict:
         paths = []
         for number, lines in enumerate(logs):
             paths.append(tmp_path / f"node{number}.log")
             paths[-1].write_text("\n".join(lines) + "\n")
-        counted = sum("iteration  " in line or "steps: " in line for log in logs for line in log)
-        return diagnose(paths, steps=counted if steps is None else steps)
+        return diagnosed(paths)
 
     return of
 
@@ -352,7 +353,7 @@ def test_libais_closing_lines_after_an_exception_are_no_success(verdict: Any) ->
         *trace("ValueError: no"),
     ]
     end = "[03/30 11:37:56] lb.engine.hooks INFO: Overall training speed: 2 iterations in 0:00:05"
-    assert verdict([libai(99, time=1.0), *lines, end], steps=1).status == "error"
+    assert verdict([libai(99, time=1.0), *lines, end]).status == "error"
 
 
 def test_an_earlier_runs_failure_does_not_count(verdict: Any) -> None:
@@ -489,12 +490,15 @@ def test_torchruns_own_report_is_not_the_cause(verdict: Any) -> None:
 
 def test_other_trainers_steps_are_steps_too(verdict: Any) -> None:
     error = trace("ValueError: caught")
-    assert verdict([*error, libai(99, time=1.0)], steps=1).status == "ok"
-    assert verdict([*error, pipe(1)], steps=1).status == "ok"
+    assert verdict([*error, libai(99, time=1.0)]).status == "ok"
+    assert verdict([*error, pipe(1)]).status == "ok"
 
 
 def test_every_status_has_a_sentence() -> None:
-    assert set(_SAYS) == set(STATUSES) - {"ok", "diverged", "no_step"}
+    """What stands for one, too."""
+    assert all(status.says or STATUSES[status.alone].says for status in STATUSES.values())
+    words = {*(word for word, _ in MEANINGS), *(rule.status or "error" for rule in RULES)}
+    assert words <= set(STATUSES)
 
 
 LAUNCHES = {
@@ -546,7 +550,7 @@ def test_a_last_launch_without_a_step_or_a_word_is_not_ok(verdict: Any) -> None:
     assert (found.status, found.path) == ("no_step", None)
     assert "the last launch" in found.sentence
     assert "of the launch before: the disk was full: OSError" in found.sentence
-    assert verdict([words, *FULL, words], steps=0).status == "no_step"
+    assert verdict([words, *FULL, words]).status == "no_step"
     assert "launch" not in verdict([words, *FULL, words, *STEPS, words]).sentence.partition(";")[2]
     assert verdict([words, *FULL, words], STEPS).status == "ok"  # another node's log has its steps
     stamped = [f"2026-04-03T10:26:1{second}.678Z {words}" for second in (1, 2)]

@@ -10,7 +10,7 @@ TRACEBACK = (b"Traceback (most recent call last):", b'  File "train.py", line 3'
 def judge() -> LineJudge:
     line_judge = LineJudge()
     for line in TRACEBACK:
-        assert line_judge.status(b"", line) is None
+        assert line_judge.feed(0, b"", line) is None
     return line_judge
 
 
@@ -30,12 +30,14 @@ def judge() -> LineJudge:
     ],
 )
 def test_evidence_among_frames_is_seen(line: bytes, status: str) -> None:
-    assert judge().status(b"", line) == status
+    said = judge().feed(1, b"", line)
+    assert said is not None
+    assert said.status == status
 
 
 @pytest.mark.parametrize("line", [b'    "py_callstack": "x"', b"    return f(x)"])
 def test_the_last_frame_is_what_a_traceback_is_cut_off_behind(line: bytes) -> None:
     line_judge = judge()
-    assert line_judge.status(b"", line) is None
+    assert line_judge.feed(0, b"", line) is None
     (last_line,) = line_judge.cut_off().values()
     assert last_line[1] == (b"return f(x)" if b"return" in line else b"main()")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.judge.diagnosis.verdict import Verdict, diagnose
+from runner.judge.diagnosis.verdict import Verdict
+from tests.runner.judge.diagnosed import diagnosed
 
 pytestmark = pytest.mark.made_log
 
@@ -30,10 +31,10 @@ DCP = (
 )
 
 
-def verdict(tmp_path: Path, lines: list[str], steps: int = 0) -> Verdict:
+def verdict(tmp_path: Path, lines: list[str]) -> Verdict:
     path = tmp_path / "train.log"
     path.write_text("\n".join(lines) + "\n")
-    return diagnose([path], steps=steps)
+    return diagnosed([path])
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_no_line_costs_more_than_its_length(tmp_path: Path, pump: bytes) -> None
     """Issue 12, point 5, of whole readers; tests/runner/test_patterns.py has regular expressions."""
     path, parsed = tmp_path / "log", partial(measure, readers_of("megatron_deepspeed"))
     readers = READERS | {
-        "diagnosis": _of_a_file(lambda log: diagnose([log], steps=0), path),
+        "diagnosis": _of_a_file(lambda log: diagnose({log: ()}), path),
         "newest step": _of_a_file(lambda log: latest(parsed, {0: log}), path),
     }
     for name, reader in readers.items():

@@ -14,6 +14,7 @@ from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
+from runner.terms.record import Place
 from tests.budget import examples
 from tests.runner.logs import made_lines as lines
 
@@ -171,4 +172,4 @@ def test_a_diagnosis_of_anything_does_not_raise(
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(LOG[:place] + noise + LOG[place:])
-    diagnose([path], steps=counted)
+    diagnose({path: [Place(1, 0, len(LOG) // 2)] * counted})
