@@ -63,10 +63,9 @@ def add_parser(commands: Commands) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Print the list; exit code 1 where something is worse and that was asked."""
     from runner.base.files import write_text
-    from runner.history import regression_list
-    from runner.history.points import all_series, read_all, slug
-    from runner.history.regressions import regressions
-    from runner.history.sources import sources
+    from runner.compare import regression_list
+    from runner.compare.reading import all_series, read_all, slug, sources
+    from runner.compare.regressions import regressions
     from runner.matrix.select import choose
 
     if chosen.format == "html" and chosen.output is None and watched():
@@ -84,10 +83,8 @@ def run(chosen: argparse.Namespace) -> int:
     elif chosen.format == "markdown":
         text = regression_list.to_markdown(changes, read)
     elif chosen.format == "html":
-        from runner.history import index_page
-
         base = chosen.output.parent if chosen.output else Path.cwd()
-        text = index_page.to_html(changes, read, base)
+        text = regression_list.to_html(changes, read, base)
     else:
         text = regression_list.to_table(changes, read, terminal_width())
     if chosen.output is None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from node.printable import printable
 from runner.base.escapes import MarkdownText, json_text
-from runner.base.grid import aligned, filled, fits, grid
+from runner.base.grid import filled, fits, grid
 from runner.base.text import counted
 from runner.compare.quantity import CANNOT_TELL, Measure
 from runner.compare.verdicts import VERDICTS, CampaignComparison, ComparedCell
@@ -17,8 +17,8 @@ from runner.tables.formatting import MISSING, number_text, short_digests
 
 
 def to_table(comparison: CampaignComparison, width: int) -> str:
-    """Write it for a terminal of that many columns: where a row per cell is too wide, a row
-    per quantity below the cell's name.
+    """Write it for a terminal of that many columns: where a row per cell is too wide, a line per
+    quantity below the cell's name.
     """
     headers, rows = _headers(comparison), _rows(comparison)
     table = grid(headers, rows, width) if fits(headers, rows, width) else _long(comparison)
@@ -144,21 +144,11 @@ def _rows(comparison: CampaignComparison) -> list[list[str]]:
 
 
 def _long(comparison: CampaignComparison) -> str:
-    """Write each cell's verdict and name, which may take the whole line, then its quantities."""
-    quantities = [
-        [(title(name), *_pair(name, cell.measures[name])) for name in cell.measures]
-        for cell in comparison.cells
-    ]
-    lines = iter(
-        aligned([line for cell_lines in quantities for line in cell_lines], "plain").splitlines()
-    )
-    text: list[str] = []
-    for cell, cell_lines in zip(comparison.cells, quantities, strict=True):
-        text += [
-            f"{_verdict(cell)}: {printable(cell.name)}",
-            *(f"  {next(lines)}" for _ in cell_lines),
-        ]
-    return "\n".join(text)
+    lines = []
+    for cell in comparison.cells:
+        lines.append(f"{_verdict(cell)}: {printable(cell.name)}")
+        lines += ["  ".join(("", title(n), *_pair(n, each))) for n, each in cell.measures.items()]
+    return "\n".join(lines)
 
 
 def _verdict(cell: ComparedCell) -> str:

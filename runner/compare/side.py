@@ -88,3 +88,11 @@ def has_ended(row: Row) -> bool:
 def ended_well(row: Row) -> bool:
     """Whether every repeat that ended did so well."""
     return row["status"] == "ok" or (row["status"] in NOT_ENDED and finished(row))
+
+
+def differing(
+    a: Mapping[str, str], b: Mapping[str, str], but: Sequence[str] = ()
+) -> list[tuple[str, str, str]]:
+    """Return the facts that are others, except those in `but`: (key, the first's, the second's)."""
+    keys = [key for key in {**a, **b} if key not in but and a.get(key) != b.get(key)]
+    return [(key, a.get(key, "–"), b.get(key, "–")) for key in keys]

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
-from runner.compare.comparison_notes import cell_notes, differing_environments, parameter_notes
-from runner.compare.may_say import NONE, may_say
+from runner.compare.comparison_notes import (
+    NONE,
+    cell_notes,
+    differing_environments,
+    may_say,
+    parameter_notes,
+)
 from runner.compare.quantity import BY_RUNS, CANNOT_TELL, Judging, Measure, measure
 from runner.compare.side import Pair, Side, ended_well, has_ended
 from runner.figures.target import Alike, Arrival, learn_alike

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.base.clock import day, minute, second
+from runner.compare.regression_list import when
 from runner.folder.queued import Queued
-from runner.history.regression_list import when
 from runner.load.records import records_of
 from runner.publish.bundle import _day as day_of_bundle
 from runner.tables.build import measured

@@ -538,7 +538,7 @@ def test_a_narrow_comparison_has_a_row_a_quantity() -> None:
     assert max(map(len, lines)) <= 64
     (first,) = (number for number, line in enumerate(lines) if line.startswith("SLOWER"))
     assert lines[first] == f"SLOWER: {name}"
-    assert lines[first + 1].startswith("  samples/s ")
+    assert lines[first + 1].startswith("  samples/s  100.0, 90.00  ")
     assert "-10.0%" in lines[first + 1]
     for words in ("gone", "new", "final loss", "1000, 1000"):
         assert words in narrow

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.compare.quantity import standard_error_percent, word
-from runner.compare.side import ended_well
+from runner.compare.reading import IMPORTED, CampaignPoints, Point, Series, slug
+from runner.compare.side import differing, ended_well
 from runner.figures.changes import Change, change_points
-from runner.history.points import IMPORTED, REDACTED, CampaignPoints, Point, Series, slug
-from runner.tables.columns import COLUMNS, THRESHOLDS, title
-from runner.tables.formatting import number_text
+from runner.tables.columns import COLUMNS, THRESHOLDS
 from runner.tables.row import finished
 from runner.terms.record import NOT_ENDED
 
 BROKE = "broke"
-MOST_REASON = 160  # letters of one, in a sentence
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "regressions.trainbench")
 NODES = "nodes"  # the fact which nodes it ran on, that a redacted side does not say
 
@@ -59,28 +57,8 @@ class Regression:
     def differs(self) -> tuple[tuple[str, str, str], ...]:
         """The facts that are others: (key, was, is)."""
         was, now = self.last.facts, self.first.facts
-        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-        if NODES not in was or NODES not in now:  # one is redacted, or imported
-            keys = [key for key in keys if key != NODES]
-        return tuple((key, was.get(key, "–"), now.get(key, "–")) for key in keys)
-
-    @property
-    def sentence(self) -> str:
-        """What happened, in one sentence; with a word where a side is not official."""
-        marks = dict.fromkeys((*self.last.unofficial, *self.first.unofficial))
-        unofficial = [mark for mark in marks if mark in (IMPORTED, REDACTED)]
-        return self._change_text + (f" ({', '.join(unofficial)})" if unofficial else "")
-
-    @property
-    def _change_text(self) -> str:
-        if self.quantity is None or self.change is None:
-            why = self.reason
-            why = why if len(why) <= MOST_REASON else f"{why[:MOST_REASON]}…"
-            return f"{self.cell}: ok, then {self.first.row['status']}: {why}"
-        places = COLUMNS[self.quantity].decimals
-        was, now = (number_text(v, places) for v in (self.change.before, self.change.after))
-        percent = f"{self.change.percent:+.1f} %"
-        return f"{self.cell}: {title(self.quantity)} {was}, then {now} ({percent})"
+        one_is_silent = NODES not in was or NODES not in now  # redacted, or imported
+        return tuple(differing(was, now, (NODES,) if one_is_silent else ()))
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data; its schema is in regressions.json."""

@@ -1,21 +1,34 @@
-"""The list of regressions as text: for a terminal, as Markdown, as JSON. Pure."""
+"""The list of regressions: for a terminal, as Markdown, as JSON, as a page with the campaigns."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from node.printable import printable
+from node.time_words import lasts
 from runner.base import clock
 from runner.base.escapes import MarkdownText, json_text
-from runner.base.grid import filled, fits, grid
+from runner.base.grid import filled, grid
 from runner.base.text import counted, listing
-from runner.history.points import CampaignPoints, LeftOut, Series
-from runner.history.regressions import Regression
+from runner.compare.reading import EXPORTS, CampaignPoints, LeftOut, Series
+from runner.compare.regressions import Regression
+from runner.report.details import anchor
+from runner.report.links import href
+from runner.report.templating import content_policy, templates
 from runner.tables import text
 from runner.tables.columns import THRESHOLDS, title
 from runner.tables.formatting import MISSING, number_text
+from runner.tables.row import finished
 
 SCHEMA = 1
 HEADERS = (f"since ({clock.ZONE})", "cell", "machine", "what", "was, is", "change", "now")
+CAMPAIGN_HEADERS = (
+    "campaign", "began (UTC)", "took", "cells", "ok", "publishable", "unofficial", "machine",
+    "read from",
+)  # fmt: skip
+
 MOST_FACTS = 6  # that are named below a table; JSON and pages have all
 
 
@@ -30,17 +43,7 @@ class Listed:
 
 def to_table(regressions: Sequence[Regression], read: Listed, width: int) -> str:
     """Write it for a terminal of that many columns."""
-    rows = [row_of(regression) for regression in regressions]
-    parts = []
-    if rows and fits(HEADERS, rows, width):
-        parts.append(grid(HEADERS, rows, width))
-    elif rows:
-        parts.append(
-            "\n".join(
-                filled(f"{row[0]}: {regression.sentence}", width)
-                for row, regression in zip(rows, regressions, strict=True)
-            )
-        )
+    parts = [grid(HEADERS, [*map(row_of, regressions)], width)] if regressions else []
     parts.append("\n".join(filled(line, width) for line in _below(regressions, read)))
     return "\n\n".join(parts) + "\n"
 
@@ -112,3 +115,52 @@ def _changed(regressions: Sequence[Regression]) -> Iterable[str]:
         changes = [f"{key}: {was}, then {now}" for key, was, now in differs]
         names = listing(list(dict.fromkeys(regression.cell for regression in members)))
         yield f"with {names} changed on {began}: {listing(changes, MOST_FACTS, '; ')}"
+
+
+def to_html(regressions: Sequence[Regression], read: Listed, base: Path) -> str:
+    """Write the page, for the folder `base`: its links to reports begin there."""
+    links = {campaign.id: _report(campaign.path, base) for campaign in read.campaigns}
+    page = templates().get_template("history/index.html.j2")
+    return page.render(
+        policy=content_policy([]),
+        found=[_regression(each, links[each.first.campaign]) for each in regressions],
+        found_headers=(*HEADERS, "reason, what changed with it"),
+        count=counted(len(regressions), "regression"),
+        still=sum(regression.open for regression in regressions),
+        campaigns=[(links[each.id], _texts(each)) for each in reversed(read.campaigns)],
+        campaign_headers=CAMPAIGN_HEADERS,
+        left_out=read.left_out,
+    )
+
+
+def _report(source: Path, base: Path) -> str | None:
+    """Return the link to a campaign's report, of its name beside it: runs/a and runs/a.html."""
+    name = source.name
+    for suffix in EXPORTS:
+        name = name.removesuffix(suffix)
+    report = source.resolve().with_name(f"{name}.html")
+    return href(os.path.relpath(report, base.resolve())) if report.is_file() else None
+
+
+def _regression(regression: Regression, report: str | None) -> tuple[str | None, list[str]]:
+    changes = [f"{key}: {was}, then {now}" for key, was, now in regression.differs]
+    cell = anchor(str(regression.first.row["cell_id"]))
+    why = [regression.reason, listing(changes, MOST_FACTS, "; ") if changes else ""]
+    texts = [*row_of(regression), "; ".join(filter(None, why))]
+    return report and f"{report}#{cell}", texts
+
+
+def _texts(campaign: CampaignPoints) -> list[Any]:
+    points = campaign.points
+    publishable = sum(finished(point.row) and not point.row["verdict_reasons"] for point in points)
+    return [
+        campaign.name,
+        when(campaign.began),
+        lasts(campaign.wall_s),
+        len(points),
+        sum(point.row["status"] == "ok" for point in points),
+        publishable,
+        ", ".join([*campaign.marks, *(["running"] if campaign.live else [])]),
+        ", ".join(dict.fromkeys(point.machine for point in points)),
+        campaign.source,
+    ]

@@ -1,25 +1,31 @@
-"""Campaigns and exports, read whole; what stays of each is its points.
+"""The campaigns and exports that a person names, read whole; what stays of each is its points.
 
 A *point* is one cell of one campaign: its row as `collect --format json` has it, and what tells it
 from other cells (identity.py). The points of one key are a *series*, as campaigns followed.
 """
 
+import multiprocessing
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import signal
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
 from node.printable import printable
 from runner.archive import archive
 from runner.base.errors import UserError
+from runner.compare.identity import facts_of, keys_of, machines_of, safe_name
 from runner.figures.measured_cell import MeasuredCell
+from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.history.identity import UNKNOWN_MACHINE, cell_key, facts_of, machine_of, safe_name
-from runner.history.workers import parallel_map
 from runner.tables.campaign_reading import read_campaign
 from runner.tables.row import PUBLISHABLE, Row, finished
 
+EXPORTS = (".tar.gz", ".tgz")
+MOST_PROCESSES = 8
 # What is not official.
 IMPORTED = "imported"
 REDACTED = "redacted"
@@ -81,7 +87,7 @@ def read_all(paths: Sequence[Path]) -> tuple[list[CampaignPoints], list[LeftOut]
     """Read each: the campaigns as they followed each other, each once, and what was left out."""
     campaigns: dict[str, CampaignPoints] = {}
     left_out = []
-    for source, outcome in zip(paths, parallel_map(_read_or_reason, paths), strict=True):
+    for source, outcome in zip(paths, _read_each(paths), strict=True):
         if isinstance(outcome, str):
             reason = printable(_without_folder(outcome, source))
             left_out.append((printable(source.name), reason))
@@ -111,6 +117,41 @@ def slug(series: Series) -> str:
     return safe_name(series[-1].cell, series[-1].key)
 
 
+def sources(paths: Sequence[Path]) -> list[Path]:
+    """List the campaigns and exports that are named, or are in a named folder; each once.
+
+    A campaign in such a folder in which nothing ran is left out. Raises UserError where a name
+    leads nowhere, or a folder has neither.
+    """
+    every_source = [source for path in paths for source in _in(path)]
+    return list({path.resolve(): path for path in every_source}.values())
+
+
+def _in(path: Path) -> Iterable[Path]:
+    name = printable(str(path))
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UserError(f"there is no file or folder {name}; name a folder of campaigns")
+    if (path / names.CAMPAIGN).exists():
+        return [path]
+    there = sorted(path.iterdir())
+    campaigns = [
+        candidate
+        for candidate in there
+        if (candidate / names.CAMPAIGN).exists() and Campaign(candidate).begun
+    ]
+    exports = [
+        candidate for candidate in there if candidate.name.endswith(EXPORTS) and candidate.is_file()
+    ]
+    if not campaigns and not exports:
+        raise UserError(
+            f"{name} holds no campaign in which anything ran, and no export; name a folder of"
+            " campaigns (runs), one campaign, or a .tar.gz that `python -m runner export` wrote"
+        )
+    return [*campaigns, *exports]
+
+
 def _order(campaign: CampaignPoints) -> tuple[float, str, str]:
     """Sort by when they began; one that nobody knows when comes last."""
     began = float("inf") if campaign.began is None else campaign.began
@@ -124,18 +165,13 @@ def _ended(campaign: CampaignPoints) -> int:
 def _read_or_reason(source: Path) -> CampaignPoints | str:
     """Read one; a sentence where it cannot be."""
     try:
-        return _read(source)
+        with archive.opened(source, str(source)) as content:
+            return _points_of(source, content.campaign)
     except UserError as error:
         return str(error)
     except Exception as error:  # whatever is in one campaign, the list has the others
         message = error.strerror if isinstance(error, OSError) else str(error)
         return f"it cannot be read: {printable(message or '')[:200] or type(error).__name__}"
-
-
-def _read(source: Path) -> CampaignPoints:
-    """Read a campaign's folder, or an export in a temporary one."""
-    with archive.opened(source, str(source)) as content:
-        return _points_of(source, content.campaign)
 
 
 def _points_of(source: Path, campaign: Campaign) -> CampaignPoints:
@@ -144,7 +180,7 @@ def _points_of(source: Path, campaign: Campaign) -> CampaignPoints:
     settings, cells = campaign.settings, document.cells
     name = printable(campaign.name)
     id = safe_name(name, name, settings.inventory_digest, repr(settings.created_at))
-    machines = _machines(cells)
+    machines = machines_of(cells)
     runs = [run for run in document.records if run.began is not None]
     began = min((run.began or 0.0 for run in runs), default=None)
     ended = max(((run.began or 0.0) + run.wall_s for run in runs), default=0.0)
@@ -157,7 +193,7 @@ def _points_of(source: Path, campaign: Campaign) -> CampaignPoints:
         wall_s=ended - (began or 0.0),
         points=[
             _point(id, *each, marks)
-            for each in zip(cells, document.rows, _keys(cells, machines), machines, strict=True)
+            for each in zip(cells, document.rows, keys_of(cells, machines), machines, strict=True)
         ],
         live=document.live,
         marks=tuple(mark for mark, holds in marks.items() if holds),
@@ -174,26 +210,6 @@ def _refuse_links(campaign: Path) -> None:
             if path.is_symlink():
                 inside = printable(path.relative_to(campaign).as_posix())
                 raise UserError(f"{inside} is a link; put the file itself there")
-
-
-def _machines(cells: Sequence[MeasuredCell]) -> list[str]:
-    """Return each cell's kind of machine. What never began has none of its own: where all others of
-    the campaign have the same, it would have been that.
-    """
-    machines = [machine_of(cell.record) for cell in cells]
-    known_machines = {machine for machine in machines if machine != UNKNOWN_MACHINE}
-    fallback = known_machines.pop() if len(known_machines) == 1 else UNKNOWN_MACHINE
-    return [fallback if machine == UNKNOWN_MACHINE else machine for machine in machines]
-
-
-def _keys(cells: Sequence[MeasuredCell], machines: Sequence[str]) -> list[str]:
-    """Return each cell's key; equal ones get their cells' names."""
-    cells_on = list(zip(cells, machines, strict=True))
-    count = Counter(cell_key(*each) for each in cells_on)
-    return [
-        cell_key(*each, with_name=each[0].record.imported or count[cell_key(*each)] > 1)
-        for each in cells_on
-    ]
 
 
 def _point(
@@ -225,3 +241,39 @@ def _without_folder(reason: str, source: Path) -> str:
     for folder in (source.resolve().parent, source.parent):
         reason = reason.replace(f"{folder}/", "") if folder != Path("/") else reason
     return reason
+
+
+def _read_each(arguments: Sequence[Path]) -> Iterator[CampaignPoints | str]:
+    """Read each on all processors, in their order.
+
+    Ctrl-C ends the processes, and nothing temporary stays. Raises UserError where one was killed.
+    """
+    count = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(arguments))
+    if count < 2:
+        yield from map(_read_or_reason, arguments)
+        return
+    before = set(multiprocessing.active_children())
+    with tempfile.TemporaryDirectory(prefix="trainbench-") as scratch:
+        pool = ProcessPoolExecutor(count, initializer=_begin, initargs=(scratch,))
+        try:
+            yield from pool.map(_read_or_reason, arguments)
+        except BrokenProcessPool:
+            raise UserError(
+                "a process that read campaigns was killed, perhaps for the memory that it took;"
+                " name fewer of them"
+            ) from None
+        except BaseException:
+            for process in set(multiprocessing.active_children()) - before:
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin(scratch: str) -> None:
+    """Leave Ctrl-C to the process that all see, which ends this one and removes what it had
+    extracted.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    tempfile.tempdir = scratch

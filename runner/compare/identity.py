@@ -16,7 +16,8 @@ An import says of its parameters only whose log it is: its cells' names distingu
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ MOST_LETTERS = 60  # of a name in a file's name, before its digest
 _OF_ALL = ("campaign", "inventory")  # names that people give: no facts of a machine
 
 
-def cell_key(cell: MeasuredCell, machine: str, *, with_name: bool = False) -> str:
+def _cell_key(cell: MeasuredCell, machine: str, *, with_name: bool = False) -> str:
     """Return what tells a cell on a machine from others, as JSON; with its name or not."""
     record = cell.record
     parameters = {
@@ -50,7 +51,7 @@ def cell_key(cell: MeasuredCell, machine: str, *, with_name: bool = False) -> st
     return json.dumps(plain(identity), sort_keys=True)
 
 
-def machine_of(record: Record) -> str:
+def _machine_of(record: Record) -> str:
     """Return the kind of machine that a run was on."""
     if record.device:
         return record.device
@@ -61,6 +62,26 @@ def machine_of(record: Record) -> str:
         if facts.get("cpu")
     }
     return "; ".join(sorted(kinds)) or UNKNOWN_MACHINE
+
+
+def machines_of(cells: Sequence[MeasuredCell]) -> list[str]:
+    """Return each cell's kind of machine. What never began has none of its own: where all others of
+    the campaign have the same, it would have been that.
+    """
+    machines = [_machine_of(cell.record) for cell in cells]
+    known_machines = {machine for machine in machines if machine != UNKNOWN_MACHINE}
+    fallback = known_machines.pop() if len(known_machines) == 1 else UNKNOWN_MACHINE
+    return [fallback if machine == UNKNOWN_MACHINE else machine for machine in machines]
+
+
+def keys_of(cells: Sequence[MeasuredCell], machines: Sequence[str]) -> list[str]:
+    """Return each cell's key; equal ones get their cells' names."""
+    cells_on = list(zip(cells, machines, strict=True))
+    count = Counter(_cell_key(*each) for each in cells_on)
+    return [
+        _cell_key(*each, with_name=each[0].record.imported or count[_cell_key(*each)] > 1)
+        for each in cells_on
+    ]
 
 
 def facts_of(cell: MeasuredCell, *, names: bool = True) -> dict[str, str]:

@@ -1,1 +1,0 @@
-"""Follow cells over many campaigns: where and why figures changed."""
