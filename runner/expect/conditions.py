@@ -169,7 +169,8 @@ def _model(of: Speed) -> str:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.casefold())
+    """Reduce a name to its letters and digits, and Llama 3.1 to Llama 3."""
+    return re.sub(r"[\W_]", "", re.sub(r"(?<=\d)\.\d+(?=[ -])", "", name.casefold()))
 
 
 def _micro_batches(of: Speed) -> int:

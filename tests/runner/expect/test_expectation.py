@@ -124,6 +124,7 @@ def test_a_model_of_nearly_the_same_size_and_another_name_is_a_difference() -> N
     medium = replace(THEIRS, model="GPT-2 345M", parameters_b=0.345)
     assert found(replace(OURS, model="gpt2-medium", parameters_b=0.355), medium).same
     assert found(replace(OURS, parameters_b=7.5), THEIRS).same  # its input embedding not counted
+    assert found(replace(OURS, parameters_b=7.5), replace(THEIRS, model="Llama 3.1 8B")).same
 
 
 def test_a_small_percentage_is_not_zero() -> None:
