@@ -1,6 +1,6 @@
 """Why a run ends: each cause once, what it means, and what follows from it.
 
-The supervisor, the launch plugin and bench say no other; runner/judge judges by them. A cause is
+The supervisor, the launch plugin and bench say no other; runner/results judges by them. A cause is
 its word, so that JSON holds the word alone.
 """
 

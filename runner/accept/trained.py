@@ -3,7 +3,7 @@
 from runner.base.text import tail
 from runner.folder.attempt import RunFolder
 from runner.folder.endings import first_bad
-from runner.judge.decide import last_words
+from runner.results.decide import last_words
 
 
 class Trained:

@@ -28,12 +28,12 @@ from runner.accept.trained import Trained
 from runner.doctor.probing import held_up
 from runner.folder import names
 from runner.folder.stored import write_json
-from runner.judge.judge import measure_run
 from runner.launch.launcher import carry_out, on_a_free_port
 from runner.launch.screen import live
 from runner.matrix.file import load_matrix, parse_matrix
 from runner.plan import checks
 from runner.plan.make import make_run
+from runner.results.judge import measure_run
 from runner.systems.common.launchers import PYTHON
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster, Node

@@ -27,9 +27,9 @@ from runner.folder.campaign import Campaign
 from runner.folder.packed import MOST_BYTES as MOST
 from runner.folder.packed import nodes_of, parts_of, read_part
 from runner.folder.stored import UnreadableError, load
-from runner.load.arrivals import moved
 from runner.logs.decoding import whole_lines
 from runner.report.formats import render
+from runner.results.arrivals import moved
 from runner.systems.common.registry import load_system, system_names
 from runner.tables.campaign_document import CampaignDocument
 from runner.tables.campaign_reading import read_campaign

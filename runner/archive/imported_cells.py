@@ -16,11 +16,11 @@ from node.printable import printable
 from node.validated_text import CellId, InsidePath
 from runner.base.errors import UserError
 from runner.base.masking import is_secret
-from runner.judge.diagnosis.causes import STATUSES
-from runner.judge.diagnosis.verdict import Verdict, rules
-from runner.judge.log_reading import Reading
 from runner.logs.kinds import KINDS, kinds_of
 from runner.logs.run_sizes import UNKNOWN, Known
+from runner.results.diagnosis.causes import STATUSES
+from runner.results.diagnosis.verdict import Verdict, rules
+from runner.results.parsed import Reading
 from runner.systems.command import SYSTEM as COMMAND
 from runner.systems.common.placeholders import NAME
 from runner.terms.cell import Cell

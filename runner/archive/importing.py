@@ -27,7 +27,7 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.judge.log_reading import Reading, end_of, read
+from runner.results.parsed import Reading, end_of, read
 from runner.systems.command import readers
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS, OF_READING, AskedCell, Cell
 from runner.terms.orders import LOG_LIMIT_BYTES, Limits, NodeRun

@@ -16,7 +16,7 @@ from runner.commands.log_options import MOST, add_log_options, check_log_options
 if TYPE_CHECKING:
     from runner.expect.answer import SpeedAnswer
     from runner.expect.references import Speed
-    from runner.judge.log_reading import Reading
+    from runner.results.parsed import Reading
     from runner.tables.row import Row
 
 NOT_COMPARED_CODE = 3
@@ -165,8 +165,8 @@ def _of_log_or_number(
 ) -> tuple["Speed | None", str]:
     """Return the speed of a log or a number, and why it cannot be compared."""
     from runner.expect.references import PRECISIONS, Speed
-    from runner.judge.log_reading import read
     from runner.logs.run_sizes import Known
+    from runner.results.parsed import read
     from runner.systems.command import readers
 
     if chosen.precision and chosen.precision not in PRECISIONS:

@@ -109,7 +109,7 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def _rows_per_log(chosen: argparse.Namespace) -> int:
     """Print a row a log; exit code 2 where one could not be read."""
-    from runner.load.log_result import LogResult
+    from runner.results.parsed import LogResult
 
     rows, broken = [], False
     for log in chosen.log:
@@ -148,9 +148,8 @@ def parse(
     """Read the logs, by a matrix's `log` where it is given; return the result as the JSON object
     has it.
     """
-    from runner.judge.log_reading import read
-    from runner.load.log_result import log_result
     from runner.logs.run_sizes import Known
+    from runner.results.parsed import log_result, read
     from runner.systems.command import readers
 
     own_readers = None if log is None else readers({"log": log})

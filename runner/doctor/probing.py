@@ -25,13 +25,13 @@ from runner.folder.attempt import RunFolder
 from runner.folder.checkup import Checkup
 from runner.folder.endings import first_bad, incomplete
 from runner.folder.stored import write_json
-from runner.judge import stall
-from runner.judge.decide import last_words
-from runner.judge.judge import stood
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.launcher import carry_out, on_a_free_port
 from runner.plan.make import port_of, run_folders
+from runner.results import stall
+from runner.results.decide import last_words
+from runner.results.judge import stood
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import Limits, NodeRun, Orders
 

@@ -1,9 +1,9 @@
 """What a cell's runs took: joules a token, watts a device, and how warm it was. Pure.
 
 Energy is that of all devices, not of their machines, over the counted steps of a run
-(runner/load/sampled.py), over the tokens of these steps; of several runs the median. It is missing
-where it is missing of one. The trainer's own (Megatron's `--log-energy`: joules of an iteration,
-the mean of all devices) is shown beside it, and replaces it where it is missing.
+(runner/results/sampled.py), over the tokens of these steps; of several runs the median. It is
+missing where it is missing of one. The trainer's own (Megatron's `--log-energy`: joules of an
+iteration, the mean of all devices) is shown beside it, and replaces it where it is missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

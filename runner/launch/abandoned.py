@@ -10,9 +10,9 @@ from runner.folder import names
 from runner.folder.attempt import Attempt, written_at
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError, write_json
-from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.times import timed
+from runner.results.judge import judged
 from runner.terms.cell import Cell
 
 KILLED = "the bench that ran it was killed, or its machine went down"

@@ -10,8 +10,6 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import hidden_of
 from runner.folder.stored import write_json
-from runner.judge.decide import is_finished
-from runner.judge.judge import outcome_of
 from runner.launch import inspection
 from runner.launch.abandoned import record_abandoned
 from runner.launch.engine import Engine
@@ -24,6 +22,8 @@ from runner.matrix.select import select
 from runner.plan import checks
 from runner.plan.make import campaign_name
 from runner.plan.usage import uses
+from runner.results.decide import is_finished
+from runner.results.judge import outcome_of
 from runner.terms.cell import Cell, Matrix, first_repeat
 from runner.terms.cluster import Cluster
 from runner.terms.outcome import Outcome

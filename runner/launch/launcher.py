@@ -16,13 +16,13 @@ from runner.folder.checkup import checkup_of
 from runner.folder.lock import HeldFolder
 from runner.folder.products import load_products
 from runner.folder.stored import UnreadableError, write_json, write_script
-from runner.judge.judge import judged
 from runner.launch.engine import Engine
 from runner.launch.interrupts import Interrupts
 from runner.launch.recovery import RecoveryPlan
 from runner.launch.times import timed
 from runner.launch.view import View
 from runner.plan.make import make_run
+from runner.results.judge import judged
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders

@@ -11,10 +11,10 @@ from runner.base.text import tail
 from runner.figures.cell_statistics import cell_statistics
 from runner.folder import names
 from runner.folder.attempt import Attempt
-from runner.judge.judge import measure_run
-from runner.load.arrivals import by_arrivals
-from runner.load.sample_table import CPU, read_samples
 from runner.logs.latest import TAILS, latest
+from runner.results.arrivals import by_arrivals
+from runner.results.judge import measure_run
+from runner.results.sample_table import CPU, read_samples
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.record import Interval, Measurement, Record

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from node.causes import Cause
 from runner.base.errors import UserError
 from runner.folder.attempt import Attempt
-from runner.load.attempt_story import faults_of
 from runner.plan.checks import check_cell
+from runner.results.story import faults_of
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
 from runner.terms.faults import SHRINK, SPARE

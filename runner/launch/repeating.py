@@ -15,8 +15,8 @@ from runner.figures.enough import Enough, enough
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch.engine import Wanted
-from runner.load.records import record_of
 from runner.matrix.select import in_order
+from runner.results.records import record_of
 from runner.terms.cell import Cell, Matrix
 from runner.terms.record import Record
 from runner.terms.run import Run

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runner.judge.decide import is_finished
 from runner.launch.launcher import Launcher, Planned, on_a_free_port
 from runner.launch.recovery import RecoveryPlan, can_go_on
 from runner.launch.side_by_side import each
+from runner.results.decide import is_finished
 from runner.terms.cell import Cell, Matrix
 from runner.terms.outcome import Outcome
 

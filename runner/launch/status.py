@@ -8,12 +8,12 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
-from runner.judge.judge import judged
 from runner.launch.campaign_status import Running, Status, Waiting, titled
 from runner.launch.live import left_s
 from runner.launch.times import timed
 from runner.launch.view import hosts_of, running_of
 from runner.matrix.select import in_order
+from runner.results.judge import judged
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome

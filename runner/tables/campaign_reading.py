@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from runner.folder.campaign import Campaign
-from runner.load.evidence import evidence_of_records
-from runner.load.records import layout_of, records_of
-from runner.load.whole_logs import packed_logs
+from runner.results.evidence import evidence_of_records, packed_logs
+from runner.results.records import layout_of, records_of
 from runner.tables.build import measured
 from runner.tables.campaign_document import CampaignDocument
 

@@ -1,9 +1,9 @@
 """How a run ended, and when its log grew, by its files alone: for `publish --check`."""
 
 from runner.folder.attempt import Attempt
-from runner.judge.judge import judged
-from runner.load.samples import looks
-from runner.load.window import Seen, times_of_steps
+from runner.results.judge import judged
+from runner.results.samples import looks
+from runner.results.window import Seen, times_of_steps
 from runner.terms.record import Record
 
 

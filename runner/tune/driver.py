@@ -10,8 +10,8 @@ from typing import Literal
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
-from runner.judge.decide import is_finished
 from runner.launch.engine import Wanted
+from runner.results.decide import is_finished
 from runner.terms.cell import Cell, Matrix
 from runner.terms.run import Run
 from runner.tune.beliefs import Knowledge

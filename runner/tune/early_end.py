@@ -9,7 +9,7 @@ from statistics import median
 from node.causes import Cause
 from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder.attempt import Attempt
-from runner.judge.judge import measure_run
+from runner.results.judge import measure_run
 from runner.systems.common.registry import load_system
 from runner.terms.record import Record
 from runner.terms.run import Run

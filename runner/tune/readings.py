@@ -11,7 +11,7 @@ from runner.figures.parity import parity
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
-from runner.load.records import record_of
+from runner.results.records import record_of
 from runner.tables.build import measured as measured_cells
 from runner.tables.row import Row
 from runner.terms.cell import Cell

@@ -10,7 +10,7 @@ from runner.base.escapes import MarkdownText
 from runner.base.text import counted
 from runner.figures.between_runs import CellTimes, RateDifference, of_values, paired_difference
 from runner.folder.campaign import Campaign
-from runner.load.installed_facts import differing, installed_facts
+from runner.results.machines import differing, installed_facts
 from runner.tables.columns import title
 from runner.tables.text import bulleted
 from runner.terms.bisected import BisectAnswer, Bisected, BisectPair

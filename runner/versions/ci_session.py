@@ -19,8 +19,8 @@ from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.engines import engine_of
 from runner.launch.view import View
-from runner.load.installed_facts import installed_facts
 from runner.plan.make import campaign_name
+from runner.results.machines import installed_facts
 from runner.tables.campaign_reading import read_campaign
 from runner.tables.columns import JUDGED, THRESHOLDS
 from runner.tables.row import Row

@@ -8,8 +8,8 @@ from runner.figures.cell_statistics import cell_statistics
 from runner.figures.summary import Summary
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
-from runner.judge.decide import is_finished
-from runner.load.records import record_of
+from runner.results.decide import is_finished
+from runner.results.records import record_of
 from runner.terms.outcome import Outcome
 
 NO_FIGURE = "its log does not show {}"

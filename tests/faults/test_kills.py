@@ -21,7 +21,7 @@ import pytest
 
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.judge.decide import is_finished
+from runner.results.decide import is_finished
 from runner.terms.outcome import Outcome
 from tests import stand_in
 from tests.cluster.fixtures import Group, RealNodes

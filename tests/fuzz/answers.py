@@ -44,7 +44,7 @@ from roles.apex.action_plugins import wheels
 from roles.container_image.action_plugins import images
 from roles.dataset.action_plugins import datasets
 from runner.folder import names
-from runner.judge.decide import decide
+from runner.results.decide import decide
 from runner.terms.record import Interval, Measurement
 from tests.fuzz.case import FindingError, printable, said, strict
 from tests.fuzz.mutation import mutated, mutated_json, places

@@ -25,12 +25,12 @@ from typing import Any
 
 from runner.base.text import blocks
 from runner.figures.counted_steps import samples_per_s, step_time_ms
-from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.families.deepspeed import UNTIMED
 from runner.logs.kinds import readers_of, readers_of_family
 from runner.logs.latest import latest
 from runner.logs.measure import measure
 from runner.logs.numbers import number
+from runner.results.diagnosis.verdict import diagnose
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval
 from tests.conftest import ROOT

@@ -21,7 +21,7 @@ from runner.__main__ import main
 from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.load.records import records_of
+from runner.results.records import records_of
 from tests.golden.places import inventory
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, inspected, sampled, torch_gpt, write

@@ -9,7 +9,7 @@ from node.causes import EXPLAINED, LATE, Cause, cause_named
 from node.supervisor.daemon import STALLED
 from node.supervisor.kinds import REFUSALS
 from runner.base.paths import PROJECT
-from runner.judge.decide import is_finished
+from runner.results.decide import is_finished
 from runner.terms.outcome import Outcome
 from runner.terms.record import ENDED
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from node import nvml
-from runner.load.sample_table import read_samples
-from tests.runner.load.made_samples import rows_of
+from runner.results.sample_table import read_samples
+from tests.runner.results.made_samples import rows_of
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc")

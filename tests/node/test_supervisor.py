@@ -26,7 +26,7 @@ import pytest
 
 from plugins.program import command, message
 from runner.base.paths import PROJECT
-from runner.judge import stall
+from runner.results import stall
 
 SUPERVISOR = PROJECT / "node" / "supervisor"
 PYTHON = [sys.executable, "-I", "-S"]

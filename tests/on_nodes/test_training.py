@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.judge import stall
+from runner.results import stall
 from tests.cluster.fixtures import Group, RealNodes
 from tests.conftest import ROOT
 from tests.on_nodes.campaign import Bench, wait

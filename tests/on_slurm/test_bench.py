@@ -12,7 +12,7 @@ import pytest
 from runner.base.paths import PROJECT
 from runner.folder import names
 from runner.folder.packed import read_part
-from runner.load.arrivals import arrivals_of
+from runner.results.arrivals import arrivals_of
 from tests.cluster.slurm import SlurmCluster
 from tests.on_slurm.campaign import SlurmBench, install_stand_in, user_folder
 

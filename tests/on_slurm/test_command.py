@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runner.load.arrivals import arrivals_of
+from runner.results.arrivals import arrivals_of
 from tests import clock_trainer
 from tests.cluster.slurm import SlurmCluster
 from tests.on_nodes.test_your_own_trainer import fenced

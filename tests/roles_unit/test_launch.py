@@ -24,7 +24,7 @@ from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.judge.decide import decide
+from runner.results.decide import decide
 from runner.terms.outcome import Outcome
 from runner.terms.record import Interval, Measurement
 

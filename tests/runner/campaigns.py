@@ -12,10 +12,10 @@ from typing import Any
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.judge import judge
-from runner.load.records import records_of
 from runner.plan.make import make_run
 from runner.plan.script import launch_script
+from runner.results import judge
+from runner.results.records import records_of
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.record import Record

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.folder import names
 from runner.folder.stored import write_json
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.product import Product, Products
 from runner.terms.record import Record

@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.base.dataclass_schema import shape
 from runner.folder import names
 from runner.folder.stored import load, write_json
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.outcome import Outcome
 from runner.terms.record import NOT_ENDED, Record

@@ -10,7 +10,7 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.launch import status
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.tables.environment_facts import environment_section
 from runner.terms.cell import Cell
 from runner.terms.record import Measurement

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from runner.archive.redact import Redaction
-from runner.judge.diagnosis.line_judge import _as_before
+from runner.results.diagnosis.line_judge import _as_before
 from tests.budget import some
 from tests.runner.growth import modules_of, patterns_of, superlinear
 
-PACKAGES = ("archive", "base", "figures", "folder", "judge", "launch.slurm", "load", "logs")
+PACKAGES = ("archive", "base", "figures", "folder", "launch.slurm", "logs", "results")
 PATTERNS = {
     pattern: where
     for package in PACKAGES

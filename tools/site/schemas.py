@@ -12,7 +12,7 @@ from runner.folder.endings import Ending
 from runner.folder.events import Event
 from runner.folder.hidden import Hidden
 from runner.launch.campaign_status import _DRAWN, Status
-from runner.load.log_result import LogResult
+from runner.results.parsed import LogResult
 from runner.tables.columns import COLUMNS, PEOPLE
 from runner.tables.row import Row, RowRun
 from runner.terms.bisected import Bisected

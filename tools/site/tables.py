@@ -16,11 +16,11 @@ from runner.doctor.items import ITEM_RULES
 from runner.expect.references import MEANINGS, REQUIRED
 from runner.figures.publishable import CODES
 from runner.inventory.inventory import KEYS
-from runner.judge.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.launch.slurm.states import ENDS as SLURM_ENDS
 from runner.logs.patterns import KEYS as LOG_KEYS
 from runner.logs.patterns import UNITS
 from runner.matrix.keys import CELL_KEYS, NUMBERS, TOP_KEYS
+from runner.results.diagnosis.causes import STATUSES as DIAGNOSES
 from runner.systems.common.command_keys import FACTS
 from runner.terms.engines.slurm import Slurm
 from runner.terms.record import STATUSES

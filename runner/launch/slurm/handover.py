@@ -20,11 +20,11 @@ from runner.folder.packed import pack
 from runner.folder.placement import Submitted
 from runner.folder.queued import Queued
 from runner.folder.stored import UnreadableError, write_json
-from runner.judge.decide import last_words as judged_words
 from runner.launch.slurm import commands
 from runner.launch.slurm.commands import SlurmError
 from runner.launch.slurm.program import argv, python_of
 from runner.launch.slurm.states import Ended
+from runner.results.decide import last_words as judged_words
 from runner.terms.orders import Orders
 
 TASK = "supervisor.task:task"

@@ -22,7 +22,7 @@ from runner.folder.campaign import Campaign
 from runner.folder.names import ATTEMPTS
 from runner.folder.packed import pack
 from runner.folder.products import keep_products
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.cluster import Cluster
 from runner.terms.product import Product, Products

@@ -15,7 +15,7 @@ from runner.base.errors import UserError
 from runner.commands.parse import parse
 from runner.figures.learning import last_loss
 from runner.folder.campaign import Campaign
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.tables.build import measured
 from runner.tables.campaign_table import to_table
 from runner.terms.cell import Matrix

@@ -9,8 +9,8 @@ import pytest
 from runner.base.clock import day, minute, second
 from runner.compare.regression_list import when
 from runner.folder.queued import Queued
-from runner.load.records import records_of
 from runner.publish.bundle import _day as day_of_bundle
+from runner.results.records import records_of
 from runner.tables.build import measured
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write

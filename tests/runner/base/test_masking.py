@@ -221,7 +221,7 @@ def test_a_secret_of_an_argument_is_in_nothing_that_goes_out(
 
 def test_the_reason_of_a_run_has_no_secret(tmp_path: Path) -> None:
     from runner.folder.attempt import Attempt
-    from runner.judge.judge import judged
+    from runner.results.judge import judged
 
     campaign = leaky(tmp_path)
     for cell in small_matrix({"zero_stage": [0, 1]}, {"nodes": 1}, name="leaky").cells:

@@ -17,10 +17,10 @@ from runner.__main__ import main
 from runner.commands.parse import parse
 from runner.figures.medians import median_interval
 from runner.figures.run_mean import run_mean
-from runner.judge.diagnosis.causes import STATUSES
 from runner.logs.kinds import readers_of
 from runner.logs.latest import latest
 from runner.logs.measure import measure
+from runner.results.diagnosis.causes import STATUSES
 from runner.terms.memory import MEMORY
 from tests.runner.logs.made_lines import libai, megatron
 

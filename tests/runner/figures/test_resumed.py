@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.figures.resumed import resumed
-from runner.load.attempt_story import read_sessions
 from runner.logs.families.torch_gpt import TorchGpt
+from runner.results.story import read_sessions
 from runner.terms.record import Record
 from runner.terms.story import AttemptSeen, Story, TrainedSession
 from tests.conftest import ROOT

@@ -18,9 +18,9 @@ from runner.base.log_file import log_size, open_log, readers_end
 from runner.base.text import blocks, tail
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.judge.diagnosis.log_end import find_evidence, find_last_step
 from runner.launch.interrupts import Interrupts
-from runner.load.records import records_of
+from runner.results.diagnosis.log_end import find_evidence, find_last_step
+from runner.results.records import records_of
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import OUT_OF_MEMORY, Story, torch_gpt, write
 

@@ -37,9 +37,9 @@ from runner.launch.launcher import PORT_TRIES
 from runner.launch.plan_summary import Outlook
 from runner.launch.rounds import Rounds
 from runner.launch.view import View
-from runner.load.records import records_of
 from runner.matrix.select import in_order, select
 from runner.plan import script
+from runner.results.records import records_of
 from runner.terms import run as runs
 from runner.terms.cell import Matrix
 from runner.terms.inspected import Inspected, Sought
@@ -340,7 +340,7 @@ def test_a_run_that_our_code_fails_on_is_unreadable_and_the_campaign_goes_on(
         monkeypatch.undo()
         raise ValueError("what nobody thought of\x1b[2J")
 
-    monkeypatch.setattr("runner.judge.judge.measure_run", broken)
+    monkeypatch.setattr("runner.results.judge.measure_run", broken)
     assert run().exit_code == 1
     assert list(outcomes(tmp_path).values()) == ["unreadable", "ok"]
     attempt = Campaign(tmp_path / "m-rack").attempts(MATRIX.cells[0].id, 1)[-1]

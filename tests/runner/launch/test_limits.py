@@ -16,11 +16,11 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.campaign import Campaign, find_campaign
-from runner.judge.judge import judged
 from runner.launch import engines, status
 from runner.launch import launcher as launch_run
 from runner.launch.engine import Wanted
-from runner.load.records import RUNNING, records_of
+from runner.results.judge import judged
+from runner.results.records import RUNNING, records_of
 from tests.on_nodes.campaign import wait
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.launch.test_campaign import (

@@ -15,7 +15,7 @@ from runner.launch import plan_summary
 from runner.launch.bench import Tally, bench
 from runner.launch.engine import Wanted
 from runner.launch.view import View
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.terms.cell import Matrix
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.documents import rows

@@ -29,8 +29,8 @@ from runner.launch.bench import Tally, bench
 from runner.launch.campaign_status import Status
 from runner.launch.interrupts import Interrupts
 from runner.launch.view import View
-from runner.load.records import records_of
 from runner.plan import script
+from runner.results.records import records_of
 from runner.terms import run as runs
 from runner.terms.orders import Orders
 from tests.on_nodes.campaign import wait

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.commands.parse import parse
-from runner.judge.decide import last_words
-from runner.judge.diagnosis.verdict import diagnose
-from runner.judge.stall import read_stacks, waited_for
-from runner.load.sample_table import read_samples
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.measure import measure
 from runner.logs.numbers import human
 from runner.logs.recognise import signs
 from runner.logs.tensorboard import losses, parse_events
+from runner.results.decide import last_words
+from runner.results.diagnosis.verdict import diagnose
+from runner.results.sample_table import read_samples
+from runner.results.stall import read_stacks, waited_for
 from runner.terms.record import Interval
 
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|(?<!\d)\.\d+(?:[eE][+-]?\d+)?")

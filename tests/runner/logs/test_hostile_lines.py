@@ -17,10 +17,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runner.commands.parse import parse
-from runner.judge.decide import last_words
-from runner.judge.diagnosis.verdict import diagnose
-from runner.judge.stall import read_stacks
-from runner.load.sample_table import read_samples
 from runner.logs.decoding import places
 from runner.logs.families.megatron import Megatron
 from runner.logs.kinds import KINDS, readers_of
@@ -29,6 +25,10 @@ from runner.logs.log_metadata import Notes
 from runner.logs.measure import measure
 from runner.logs.numbers import grouped, human, number, quantity, whole_number
 from runner.logs.recognise import signs
+from runner.results.decide import last_words
+from runner.results.diagnosis.verdict import diagnose
+from runner.results.sample_table import read_samples
+from runner.results.stall import read_stacks
 from tests.budget import examples, some
 from tests.runner.growth import modules_of
 from tests.runner.logs import made_lines as lines
@@ -174,7 +174,7 @@ def test_the_rest_of_an_endless_line_is_no_line() -> None:
     assert measure(readers_of("libai"), {0: pieces}).memory_used_mib == 77
 
 
-@pytest.mark.parametrize("package", ["runner.logs", "runner.judge", "runner.load"])
+@pytest.mark.parametrize("package", ["runner.logs", "runner.results"])
 def test_no_part_of_a_line_is_made_a_number_elsewhere(package: str) -> None:
     """`int(match[1])` is: of what a pattern matched, runner/logs/numbers.py alone makes numbers."""
     for module in modules_of(package):

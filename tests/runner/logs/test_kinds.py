@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.judge.diagnosis.log_end import last_step
 from runner.logs.decoding import whole_lines
 from runner.logs.kinds import KINDS, counts_from_zero, every, kinds_of
+from runner.results.diagnosis.log_end import last_step
 from runner.systems.common.registry import system_names
 from tests.runner.logs import made_lines as lines
 from tests.runner.logs.test_gives import RECORDED

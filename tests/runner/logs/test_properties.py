@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.judge.diagnosis.verdict import diagnose
 from runner.logs.decoding import unprefixed, whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.recognise import signs
+from runner.results.diagnosis.verdict import diagnose
 from runner.terms.record import Place
 from tests.budget import examples
 from tests.runner.logs import made_lines as lines

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from runner.commands.parse import parse
-from runner.judge.diagnosis.causes import STATUSES
-from runner.judge.log_reading import read
+from runner.results.diagnosis.causes import STATUSES
+from runner.results.parsed import read
 from tests.runner.logs.test_properties import Steps, steps
 
 SHARED = os.environ.get("TRAINBENCH_SHARED")
@@ -74,7 +74,7 @@ SYSTEM = {
 }
 
 
-# Causes of which no real log is at hand: tests/runner/judge/test_diagnosis.py makes their lines.
+# Causes of which no real log is at hand: tests/runner/results/test_diagnosis.py makes their lines.
 MADE_ONLY = {
     "launcher_error",
     "missing_compiler",

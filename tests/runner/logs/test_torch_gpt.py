@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.base.paths import PROJECT
-from runner.judge.log_reading import read as read_logs
+from runner.results.parsed import read as read_logs
 from runner.systems.torch_gpt import SYSTEM
 from runner.terms.memory import MEMORY
 from runner.terms.record import Interval, Measurement

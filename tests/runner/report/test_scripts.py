@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runner.load.evidence import evidence_of_records
-from runner.load.records import records_of
 from runner.report.page import to_html
+from runner.results.evidence import evidence_of_records
+from runner.results.records import records_of
 from tests.runner.builders import small_cluster, small_matrix
 from tests.runner.campaigns import Story, torch_gpt, write
 from tests.runner.documents import document_of

@@ -13,8 +13,8 @@ from runner.figures.goodput import PARTS
 from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.stored import write_json
-from runner.load.records import records_of
 from runner.report.timeline import MOST_LANES, Axis, timelines
+from runner.results.records import records_of
 from runner.tables.build import measured
 from runner.terms.outcome import Outcome
 from runner.terms.record import Record, Tried

@@ -11,7 +11,7 @@ import pytest
 from runner.__main__ import main
 from runner.expect.references import shipped
 from runner.folder.campaign import Campaign
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.tables.campaign_reading import read_campaign
 from runner.tables.campaign_table import to_table
 from runner.tables.columns import for_machines

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.load.records import records_of
+from runner.results.records import records_of
 from runner.terms.cell import Cell
 from runner.terms.record import Record
 from tests.runner.builders import small_cluster, small_matrix

@@ -10,8 +10,8 @@ from runner.folder import names
 from runner.folder.campaign import Campaign
 from runner.folder.tune_file import load_tuned
 from runner.launch.status import look
-from runner.load.records import records_of
 from runner.matrix.file import parse_matrix
+from runner.results.records import records_of
 from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
 
 

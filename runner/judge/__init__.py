@@ -1,1 +1,0 @@
-"""Decide how a run ended and why, from its folder. Reads only."""

@@ -1,1 +1,0 @@
-"""Read a campaign's folder as records: logs, samples, event files, environment."""
