@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from node.nvml import HEADER
 from node.sampler import CPU_HEADER
 from runner.results.sample_table import MOST_EVENTS, read_samples
-from runner.results.sampled import MOST_POINTS, over_time
-from tests.runner.results.made_samples import Sample, rows_of, tabled
+from tests.runner.results.made_samples import Sample, rows_of
 
 SHORT = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
 ROW = "{at}, {index}, {busy}, {used}, 81559 MiB, {power}, {clock}, 61, {energy}, {why}\n"
@@ -121,10 +120,3 @@ def test_what_is_damaged_is_left_out(row: str, left: Sample | None) -> None:
 def test_any_bytes_are_read(data: bytes) -> None:
     read_samples(data)
     read_samples(HEADER.encode() + data)
-
-
-def test_a_long_run_has_a_curve_of_bounded_length() -> None:
-    samples = [Sample(float(at), "0", at % 100, 5.0, 100.0) for at in range(10 * MOST_POINTS)]
-    curves = over_time(tabled(samples))
-    assert [len(curve) for curve in curves] == [MOST_POINTS] * 3
-    assert {value for _, value in curves[1]} == {100.0}

@@ -193,13 +193,8 @@ def test_a_reading_that_is_no_number_is_none(cell_of_a_row: str) -> None:
     "poll",
     [
         '{"node": Infinity, "log_bytes": 5}',
-        '{"node": 1.0, "log_bytes": Infinity}',
-        '{"node": NaN, "log_bytes": 1e999}',
         '{"node": 1.0, "log_bytes": -5}',
-        '{"node": "1", "log_bytes": true}',
         '{"node": ' + "9" * 5000 + ', "log_bytes": 1}',
-        "[" * 100_000,
-        '["node"]',
         "\udcff",
     ],
     ids=lambda poll: poll[:30],

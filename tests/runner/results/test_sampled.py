@@ -1,4 +1,4 @@
-"""Energy of the counted steps, by counter or by the integral of power; and what gives none."""
+"""What devices did while the counted steps ran: energy, heat, gaps in their samples, and curves."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.results.sample_table import CPU, read_samples
+from runner.results.sampled import MOST_POINTS, Curve, over_time
 from runner.results.window import Window
-from tests.runner.results.made_samples import Sample, energy, sampled, thermals
+from tests.runner.results.made_samples import Sample, energy, sampled, tabled, telemetry, thermals
 
 
 def device(watts: float = 100.0, seconds: int = 20, name: str = "0") -> list[Sample]:
@@ -149,3 +151,84 @@ def test_both_ways_agree_where_power_changes_evenly(
     by_counter = energy([sampled(samples, window)])
     integrated = energy([sampled([replace(s, energy_j=None) for s in samples], window)])
     assert by_counter.joules == pytest.approx(integrated.joules)
+
+
+WINDOW = Window(10.0, 40.0, 100)
+
+
+def looks(*times: float, device: str = "0", used: float = 4.0) -> list[Sample]:
+    return [Sample(time, device, 90.0, used) for time in times]
+
+
+@pytest.mark.parametrize(
+    ("times", "gap"),
+    [
+        (range(50), 1.0),
+        ([*range(20), *range(29, 50)], 10.0),
+        (range(25), 16.0),  # to the window's end
+        (range(50, 60), 30.0),
+    ],
+)
+def test_the_longest_time_without_a_sample_of_a_device(times: list[float], gap: float) -> None:
+    steady = looks(*range(50), device="1")
+    found = telemetry([sampled([*looks(*times), *steady], WINDOW, 5.0, ["0", "1"])])
+    assert found.gap_s == gap
+
+
+def test_what_cannot_be_known_says_why() -> None:
+    node = sampled(looks(*range(50)), WINDOW, 5.0, ["0"])
+    assert telemetry([node, sampled([], WINDOW, None, ["0"])]).missing == (
+        "a node's devices were not sampled"
+    )
+    unknown = telemetry([sampled(looks(1.0), None, 5.0, ["0"])])
+    assert (unknown.gap_s, unknown.missing) == (None, "when the counted steps ran is not known")
+
+
+def test_what_was_on_a_device_before_its_launcher_started() -> None:
+    node = [*looks(1.0, 2.0, used=700.0), *looks(*range(6, 50), used=60_000.0)]
+    assert telemetry([sampled(node, WINDOW, 5.0, ["0"])]).before_mib == 700.0
+    assert telemetry([sampled(node, WINDOW, None, ["0"])]).before_mib is None
+    assert telemetry([sampled(node, WINDOW, 0.5, ["0"])]).before_mib is None
+
+
+HEAD = "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W]\n"
+
+
+def smi(*rows: str) -> tuple[Curve, ...]:
+    return over_time(read_samples((HEAD + "\n".join(rows)).encode()))
+
+
+def test_devices_of_one_look_are_summed_up_though_each_has_a_time_of_its_own() -> None:
+    busy, power, memory = smi(
+        "2026/11/21 10:59:42.133, 0, 10 %, 100 MiB, 80 W",
+        "2026/11/21 10:59:42.136, 1, 30 %, 900 MiB, 100 W",
+        "2026/11/21 10:59:43.133, 0, 50 %, 500 MiB, 200 W",
+        "2026/11/21 10:59:43.137, 1, 70 %, 400 MiB, [N/A]",
+    )
+    assert [value for _, value in busy] == [20, 60]
+    assert [value for _, value in power] == [90, 200]
+    assert [value for _, value in memory] == [900, 500]
+    assert [round(at, 3) for at, _ in busy] == [0, 1]
+
+
+def test_what_no_sample_says_has_no_curve() -> None:
+    nothing = [Sample(1.0, "0", None, None), Sample(2.0, "0", None, None)]
+    assert over_time(tabled([])) == over_time(tabled(nothing)) == ((), (), ())
+    cpu = over_time(
+        tabled([Sample(5.0, CPU, 50.0, 900.0, 120.0), Sample(6.0, CPU, 70.0, 900.0, None)])
+    )
+    assert cpu == (((0.0, 50.0), (1.0, 70.0)), ((0.0, 120.0),), ())
+
+
+def test_a_look_in_which_a_device_says_nothing_is_one_all_the_same() -> None:
+    rows = [Sample(float(n), str(n % 12), 10.0 * (n // 12 + 1), 5.0) for n in range(36) if n != 14]
+    busy, _, memory = over_time(tabled(rows))
+    assert [value for _, value in busy] == [10.0, 20.0, 30.0]
+    assert len(memory) == 3
+
+
+def test_a_long_run_has_a_curve_of_bounded_length() -> None:
+    samples = [Sample(float(at), "0", at % 100, 5.0, 100.0) for at in range(10 * MOST_POINTS)]
+    curves = over_time(tabled(samples))
+    assert [len(curve) for curve in curves] == [MOST_POINTS] * 3
+    assert {value for _, value in curves[1]} == {100.0}
