@@ -3,25 +3,32 @@
 docs/measures.md says what each is. What is not known is None, and `missing` says why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
 from runner.figures import devices
-from runner.figures.cell_statistics import runs_that_count
-from runner.figures.experts import NOT_SAID as NO_EXPERTS
+from runner.figures.counted_steps import measured
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
 from runner.figures.goodput import Goodput, Mean
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.planned import progress
-from runner.figures.startup import NOT_SAID, NOT_SEEN
+from runner.figures.power import power_figures
+from runner.figures.target import QUANTITIES
+from runner.logs.numbers import number
+from runner.logs.run_sizes import (
+    COMPILE_CACHE,
+    DROP_RATE,
+    EXPERT_IMBALANCE,
+    TOKENS_PER_EXPERT,
+)
 from runner.terms.architecture import Formula
-from runner.terms.memory import MEMORY
-from runner.terms.record import Reached, Record, Utilisation
+from runner.terms.record import Reached, Record
 
 Figures = dict[str, Any]
 NO_ARCHITECTURE = "the system does not say the architecture of its model"
 NO_LENGTH = "nothing says the tokens of a sample"
+NO_EXPERTS = "the log does not say how the experts were loaded"
 NO_RECOVERY = "no failure was followed by another attempt"
 RECOVERY = ("notice_s", "running_s", "lost_steps")  # of a failure, as columns
 HOUR_S, MILLION = 3600.0, 1e6
@@ -124,7 +131,7 @@ def _flops(cell: MeasuredCell, figures: Figures) -> _Part:
     def percent(flops: float | None, of: float | None) -> float | None:
         return None if flops is None or not of else flops / of * 100
 
-    flops, product = needs(False), reached(cell.records)
+    flops, product = needs(False), _reached(cell)
     share = causal_share(model, size[0]) if model and size else None
     no_flops = "" if size else "no samples/s" if rate is None else NO_ARCHITECTURE
     no_mfu = no_flops or ("" if percent(flops, peak) is not None else source)
@@ -132,11 +139,8 @@ def _flops(cell: MeasuredCell, figures: Figures) -> _Part:
     attention = "nothing says how many of its FLOPs are attention's"
     return {
         "model_tflop_per_s_per_device": flops,
-        "log_tflop_per_s_per_device": cell.statistics.log_tflop_per_s,
-        "flop_formula": model.formula.id if model and size else None,
-        "flop_vocab_size": (size[0] or None) if size else None,
-        "flop_vocabulary": size[1] if size and size[0] else None,
-        "peak_tflop_per_s": peak,
+        "log_tflop_per_s_per_device": _log_tflops(cell),
+        "flop_vocabulary": f"{size[0]} {size[1]}" if size and size[0] else None,
         "peak_source": None if peak is None else source,
         "mfu_percent": percent(flops, peak),
         "causal_mfu_percent": percent(None if not flops or not share else flops * share, peak),
@@ -152,98 +156,104 @@ def _flops(cell: MeasuredCell, figures: Figures) -> _Part:
     }
 
 
-def reached(records: Sequence[Record]) -> Reached:
+def _log_tflops(cell: MeasuredCell) -> float | None:
+    """Return the median of the runs' medians of what their lines say; None where none does."""
+    by_run = [
+        [rate for step in run if (rate := measured(step.tflop_per_s))]
+        for run in cell.statistics.counted
+    ]
+    return _median(map(_median, by_run))
+
+
+def _reached(cell: MeasuredCell) -> Reached:
     """Return what doctor's matrix product reached; of several runs that count the mean."""
-    runs = runs_that_count(records)[1]
-    measured = [run.reached for run in runs] or [records[0].reached]
-    rates = [product.tflop_per_s for product in measured if product.tflop_per_s is not None]
-    lacking = next((product for product in measured if product.tflop_per_s is None), None)
+    products = [run.reached for run in cell.statistics.runs] or [cell.records[0].reached]
+    rates = [product.tflop_per_s for product in products if product.tflop_per_s is not None]
+    lacking = next((product for product in products if product.tflop_per_s is None), None)
     return lacking or Reached(fmean(rates))
 
 
-def _utilisation(cell: MeasuredCell) -> Utilisation | None:
-    """Of the runs that count: the mean of those that were sampled, else the largest reading."""
-    runs = runs_that_count(cell.records)[1]
-    readings = [run.measurement.utilisation for run in runs if run.measurement.utilisation]
-    sampled = [item.percent for item in readings if item.source == "samples"]
-    if sampled:
-        return Utilisation(sum(sampled) / len(sampled), "samples")
-    return max(readings, key=lambda item: item.percent, default=None)
-
-
 def _load(cell: MeasuredCell, figures: Figures) -> _Part:
-    power, busy = cell.statistics.power, _utilisation(cell)
-    heat = power.thermals
-    return {
-        "utilisation_percent": busy.percent if busy else None,
-        "utilisation_source": busy.source if busy else None,
-        "energy_per_token_j": power.joules_per_token,
-        "energy_method": power.method,
-        "energy_within_percent": power.within_percent,
-        "energy_per_token_log_j": power.log_joules_per_token,
-        "mean_power_w": heat.mean_power_w,
-        "idle_power_w": heat.idle_power_w,
-        "temperature_max_c": heat.temperature_c,
-        "sm_clock_min_mhz": heat.sm_clock_mhz,
-        "throttled": None if heat.throttled is None else "; ".join(heat.throttled) or "no",
-    }, {
+    """Return how busy and warm the devices were: of sampled runs the mean, else the log's most."""
+    found = cell.statistics
+    readings = [busy for run in found.runs if (busy := run.measurement.utilisation)]
+    sampled = [item.percent for item in readings if item.source == "samples"]
+    shown = (
+        sum(sampled) / len(sampled)
+        if sampled
+        else max((item.percent for item in readings), default=None)
+    )
+    source = ("samples" if sampled else "log") if readings else None
+    power, missing = power_figures(found.runs, found.counted)
+    return {"utilisation_percent": shown, "utilisation_source": source, **power}, {
         "utilisation_percent": "the devices were not sampled, and the log shows none",
-        **power.reasons,
+        **missing,
     }
 
 
 def _targets(cell: MeasuredCell, figures: Figures) -> _Part:
-    target, validation = cell.target, cell.validation_target
-    found: Figures = {
-        "target_loss": target.loss if target else None,
-        "target_reached": target.reached if target else None,
-        "target_validation_loss": validation.loss if validation else None,
-    }
-    why = {}
-    for of, needed in (("target", target), ("validation_target", validation)):
-        for name in ("iterations", "seconds"):
-            middle = needed.figures.get(name) if needed else None
-            found[f"{name}_to_{of}"] = middle.median if middle else None
-            why[f"{name}_to_{of}"] = needed.missing.get(name, "") if needed else ""
-    return found, why
+    target = cell.target
+    found = {f"{name}_to_target": target and target.figure(name) for name in QUANTITIES}
+    why = target.missing if target else {}
+    return {
+        "target_loss": target and target.loss,
+        "target_reached": target and target.reached,
+        **found,
+    }, {f"{name}_to_target": why.get(name, "") for name in QUANTITIES}
 
 
 def _start(cell: MeasuredCell, figures: Figures) -> _Part:
-    start = cell.statistics.startup
+    """Return how long runs took until they logged a step, and what of it was compiling."""
+    ran = [run.measurement for run in cell.statistics.runs]
+    firsts = [run.first_step for run in ran if run.first_step]
+    caches = [cache for run in ran if (cache := run.facts.get(COMPILE_CACHE))]
     return {
-        "time_to_first_step_s": start.first_step_s,
-        "first_logged_iteration": start.first_iteration,
-        "compile_s": start.compile_s,
-        "compile_cache": "; ".join(dict.fromkeys(start.caches)) or None,
-    }, {"time_to_first_step_s": NOT_SEEN, "compile_s": NOT_SAID}
+        "time_to_first_step_s": _median(first.seconds for first in firsts),
+        "first_logged_iteration": max((first.iteration for first in firsts), default=None),
+        "compile_s": _median(run.compile_s for run in ran),
+        "compile_cache": "; ".join(dict.fromkeys(caches)) or None,
+    }, {
+        "time_to_first_step_s": "when the first step was logged is not known",
+        "compile_s": "the log does not say what was compiled",
+    }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _experts(cell: MeasuredCell, figures: Figures) -> _Part:
-    experts = cell.statistics.experts
+    """Return how evenly tokens went to experts, by the last logged line of each run."""
+
+    def of(fact: str) -> float | None:
+        texts = (run.measurement.facts.get(fact) for run in cell.statistics.runs)
+        return _median(number(text.encode()) for text in texts if text)
+
+    dropped = of(DROP_RATE)
     found = {
-        "tokens_per_expert": experts.tokens_per_expert,
-        "expert_imbalance": experts.imbalance,
-        "expert_drop_percent": experts.drop_percent,
+        "tokens_per_expert": of(TOKENS_PER_EXPERT),
+        "expert_imbalance": of(EXPERT_IMBALANCE),
+        "expert_drop_percent": None if dropped is None else 100 * dropped,
     }
-    if all(value is None for value in found.values()):
-        return {}, dict.fromkeys(found, NO_EXPERTS)
-    return found, dict.fromkeys(found, NO_EXPERTS)
+    told = any(value is not None for value in found.values())
+    return found if told else {}, dict.fromkeys(found, NO_EXPERTS)
 
 
 def _results(cell: MeasuredCell, figures: Figures) -> _Part:
-    def of_runs(read: Callable[[Record], float | None]) -> float | None:
+    runs = cell.statistics.runs
+
+    def of_all(values: Sequence[float | None]) -> float | None:
         """Return the median of the runs that count; None where one of them has none."""
-        runs = runs_that_count(cell.records)[1]
-        values = [value for run in runs if (value := read(run)) is not None]
-        return median(values) if values and len(values) == len(runs) else None
+        return None if None in values else _median(values)
 
     return {
-        **{key: getattr(cell.statistics, key) for key in MEMORY},
+        **cell.statistics.memory,
         "final_loss": cell.statistics.final_loss,
-        "validation_loss": of_runs(
-            lambda run: next((loss for _, loss in run.measurement.validation[-1:]), None)
+        "validation_loss": of_all(
+            [next((loss for _, loss in run.measurement.validation[-1:]), None) for run in runs]
         ),
-        "perplexity": of_runs(lambda run: run.measurement.perplexity),
+        "perplexity": of_all([run.measurement.perplexity for run in runs]),
     }, {}
 
 
@@ -253,12 +263,11 @@ def _steps(cell: MeasuredCell, figures: Figures) -> _Part:
     trained, planned = progress(cell.record)
     counts = {
         "iterations_trained": trained,
-        "logged_lines": found.logged_lines,
-        "counted_lines": found.counted_lines,
-        "steps_measured": found.steps_measured,
-        "steps_skipped": found.steps_skipped,
-        "steps_nan": found.steps_nan,
-        "lines_paused": found.lines_paused,
+        "counted_lines": len(found.lines),
+        "steps_measured": sum(found.steps_by_run),
+        "steps_skipped": found.after_warmup(lambda line: line.skipped),
+        "steps_nan": found.after_warmup(lambda line: line.nan),
+        "lines_paused": found.after_warmup(lambda line: line.paused),
         "warmup_iters": found.warmup,
         "warmup_source": "found" if found.warmup_found else "given",
     }
@@ -267,7 +276,6 @@ def _steps(cell: MeasuredCell, figures: Figures) -> _Part:
     return {
         **counts,
         "iterations_planned": planned,
-        "iterations_per_line": found.iterations_per_line,
         "window_first_iteration": first,
         "window_last_iteration": last,
         "repeats_ok": sum(record.status == "ok" for record in cell.records),
@@ -285,7 +293,6 @@ def _goodput(cell: MeasuredCell, figures: Figures) -> _Part:
         "effective_tokens_per_s": goodput.tokens_per_s,
         "faults": goodput.faults,
         **{key: mean and mean.value for key, mean in _faults_cost(goodput).items()},
-        "checkpoint_bytes": goodput.checkpoint_bytes,
     }, {f"recovery_{name}": NO_RECOVERY for name in RECOVERY}
 
 

@@ -1,20 +1,26 @@
 """What the runs of one cell measured. Pure: records in, numbers out.
 
-docs/measures.md has the definitions for people; counted_steps.py says which steps count, summary.py
-how a quantity is summed up.
+docs/measures.md has the definitions for people; counted_steps.py says which steps count.
 
 *Runs that count.* All repeats of the cell that ended `ok`; without any, the repeats that
 trained a step before they ended (`basis` is then "incomplete"). `no_steps`, `did_not_run`,
 `pending` and `running` never carry numbers.
 
+*A run's value* is its work over its time: samples over the seconds of the counted lines, or
+milliseconds over iterations (run_mean.py). *A cell's `value`* is the mean of its runs' times, for a
+rate turned over again. `median` is given beside it: the median line of a run, the mean of the runs'
+medians; occasional stalls affect `value`, not `median` (`stalls_percent`).
+
 Nothing found is None with a reason, never 0.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, harmonic_mean, median
 from typing import Literal
+
+import numpy as np
 
 from runner.figures.between_runs import CellTimes, cell_times
 from runner.figures.counted_steps import (
@@ -25,20 +31,14 @@ from runner.figures.counted_steps import (
     step_time_ms,
     warmup_of,
 )
-from runner.figures.drift import Drift, drift
-from runner.figures.experts import ExpertFigures, experts
 from runner.figures.learning import last_loss
-from runner.figures.power import Power, cell_power
-from runner.figures.run_mean import RunMean
-from runner.figures.startup import Startup, startup
-from runner.figures.summary import Summary, Value, mean_of_run, summarise
+from runner.figures.power import NO_STEP
+from runner.figures.run_mean import Drift, RunMean, drift, run_mean
 from runner.figures.warmup import begins_steady
 from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 
 Basis = Literal["ok", "incomplete", "none"]
-_Quantity = Callable[[Interval, int | None], tuple[float | None, str]]
-NO_STEP = "no training step was logged"
 NO_MEMORY = {
     "memory_allocated_mib": "the log shows no peak that the framework's allocator gave out",
     "memory_reserved_mib": "the log shows no peak that the framework's allocator reserved",
@@ -47,70 +47,100 @@ NO_MEMORY = {
 }
 # A record with one of these statuses carries no numbers, whatever its measurement holds.
 WITHOUT_NUMBERS = frozenset({"no_steps", "did_not_run", "unreadable", *NOT_ENDED})
-_QUANTITIES = (
-    "samples_per_s",
-    "step_time_ms",
-    *MEMORY,
-    "final_loss",
-)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A quantity in one line, and its work: samples of a rate, iterations of a time."""
+
+    value: float
+    work: float = 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One quantity over the counted lines of a cell, in the quantity's own unit.
+
+    `spread_percent` is, of one run, the interquartile range of its lines as percent of their
+    median, and of several (largest - smallest run) as percent of `value`; `spread_of` says which.
+    """
+
+    value: float  # work over time, or time over work
+    median: float
+    spread_percent: float | None  # None: one run with a single line
+    spread_of: Literal["intervals", "repeats"]
+    confidence: tuple[float, float] | None = None  # 95 %, of `value`
+    runs: tuple[float | None, ...] = ()  # each run's value, None of one without any
 
 
 @dataclass(frozen=True)
 class CellStatistics:
     """What the runs of one cell measured; every None has its reason in `missing`.
 
-    `steps_by_run` counts the iterations of the counted lines, `logged_lines` all lines, over the
-    runs that count. `times` are those of their runs, by sample where the batch is known, else by
-    iteration; `drifts` are in the same. A counted line covers `iterations_per_line` iterations,
-    None where lines differ. In `lines_not_finite`, of the counted, a loss or gradient norm is not
-    a finite number. Where arrivals time the runs,
-    `logged_samples_per_s` is what the trainer says of the counted lines, and `lines_paused` hold an
-    evaluation or a checkpoint and are left out. `window` is (first, last) iteration that a counted
-    interval covers. Memory is the peak over the runs, in MiB; only `memory_rss_mib`, which varies
-    from run to run, is the mean of `rss_by_run`, each run's largest process. `warmup` is how many
-    first iterations were left out of each run, the most of any run, `warmup_found` whether we found
-    it ourselves. `warmup_counted`: a run's first line, with its compilation and warm-up, is
-    counted, and slower, or among few. `log_tflop_per_s` is of one device, by the trainer's own
-    count.
-    `unmatched` has the reason for each of the matrix's own patterns that matched nothing.
+    Of each of the `runs` that count `late` has the lines after the warm-up, whose iterations `warm`
+    counts, and `counted` those of them that count. `times` are those of the runs, by sample where
+    the batch is known, else by iteration; `drifts` are in the same. `memory` is the peak over the
+    runs, in MiB; only `memory_rss_mib`, which varies from run to run, is the mean of `rss_by_run`,
+    each run's largest process. `warmup_counted`: a run's first line, with its compilation and
+    warm-up, is counted, and slower, or among few. `unmatched` has the reason for each of the
+    matrix's own patterns that matched nothing.
     """
 
     basis: Basis = "none"
+    runs: Sequence[Record] = ()
+    warm: Sequence[int] = ()
+    late: Sequence[Sequence[Interval]] = ()
+    counted: Sequence[Sequence[Interval]] = ()
     samples_per_s: Summary | None = None
+    step_time_ms: Summary | None = None
     times: CellTimes | None = None
     half_by_steps: float | None = None
-    step_time_ms: Summary | None = None
-    power: Power = field(default_factory=lambda: Power(missing=NO_STEP))
-    startup: Startup = field(default_factory=Startup)
-    experts: ExpertFigures = field(default_factory=ExpertFigures)
-    log_tflop_per_s: float | None = None
-    memory_allocated_mib: float | None = None
-    memory_reserved_mib: float | None = None
-    memory_used_mib: float | None = None
-    memory_rss_mib: float | None = None
+    memory: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(MEMORY))
     rss_by_run: tuple[float, ...] = ()
     final_loss: float | None = None
-    logged_lines: int = 0
-    counted_lines: int = 0
-    steps_by_run: tuple[int, ...] = ()
-    steps_skipped: int = 0
-    steps_nan: int = 0
-    lines_paused: int = 0
-    logged_samples_per_s: float | None = None
-    lines_not_finite: int = 0
-    window: tuple[int, int] | None = None
-    warmup: int | None = None
-    warmup_found: bool = False
     warmup_counted: bool = False
     drifts: tuple[Drift, ...] = ()
-    iterations_per_line: int | None = None
     missing: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, str] = field(default_factory=dict)
 
     @property
-    def steps_measured(self) -> int:
-        """Iterations of the counted lines of all runs."""
-        return sum(self.steps_by_run)
+    def lines(self) -> list[Interval]:
+        """The counted lines of all runs."""
+        return [line for run in self.counted for line in run]
+
+    @property
+    def steps_by_run(self) -> tuple[int, ...]:
+        """Iterations of each run's counted lines."""
+        return tuple(sum(line.iterations for line in run) for run in self.counted)
+
+    def after_warmup(self, count: Callable[[Interval], int]) -> int:
+        """Count something in the lines after the warm-up, of all runs."""
+        return sum(max(count(line), 0) for run in self.late for line in run)
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The first and the last iteration that a counted line covers."""
+        if not (lines := self.lines):
+            return None
+        first = min(line.iteration - line.iterations for line in lines) + 1
+        return first, max(line.iteration for line in lines)
+
+    @property
+    def warmup(self) -> int | None:
+        """How many first iterations were left out of each run: the most of any run."""
+        return max(self.warm, default=None)
+
+    @property
+    def warmup_found(self) -> bool:
+        """Whether we found where the warm-up of a run ends, as nobody had said it."""
+        return any(run.warmup_iters is None for run in self.runs)
+
+    @property
+    def logged_samples_per_s(self) -> float | None:
+        """The mean of the runs' own figures, where arrivals time them; None without one."""
+        by_run = [[measured(line.logged_samples_per_s) for line in run] for run in self.counted]
+        means = [harmonic_mean(rates) for run in by_run if (rates := [*filter(None, run)])]
+        return harmonic_mean(means) if means else None
 
     @property
     def stalls_percent(self) -> float | None:
@@ -145,71 +175,83 @@ def cell_statistics(records: Sequence[Record]) -> CellStatistics:
     """
     basis, runs = runs_that_count(records)
     if not runs:
-        return CellStatistics(missing=dict.fromkeys(_QUANTITIES, NO_STEP))
-    missing: dict[str, str] = {}
+        keys = ("samples_per_s", "step_time_ms", *MEMORY, "final_loss")
+        return CellStatistics(missing=dict.fromkeys(keys, NO_STEP))
     warm = [warmup_of(run) for run in runs]
     late = [
         late_intervals(run.measurement.intervals, out) for run, out in zip(runs, warm, strict=True)
     ]
     counted = [list(filter(counts, intervals)) for intervals in late]
-    times = _series(step_time_ms, runs, counted, _iterations)
     doubt = next((why for run in runs if (why := run.measurement.rate_doubt)), "")
-    rates = _series(samples_per_s, runs, [[] for _ in runs] if doubt else counted, _samples)
+    times = [_values(step_time_ms, run, lines, 1) for run, lines in zip(runs, counted, strict=True)]
+    rates = [
+        _values(samples_per_s, run, [] if doubt else lines, None)
+        for run, lines in zip(runs, counted, strict=True)
+    ]
     stopped = any(run.until_percent is not None for run in runs)
-    rate = summarise(rates, rate=True, stopped=stopped)
-    time = summarise(times, stopped=stopped)
-    means = _run_means(rates, times)
-    why = _why_no_times(runs, warm, late, counted)
+    rate, time = summarise(rates, rate=True, stopped=stopped), summarise(times, stopped=stopped)
+    of, per_s = (rates, True) if any(rates) else (times, False)
+    means = [mean for run in of if (mean := mean_of_run(run, per_s))]
     unmatched = missing_in_all(run.measurement.missing for run in runs)
     unread = _unread(unmatched)
+    missing: dict[str, str] = {}
     for name, summary in (("samples_per_s", rate), ("step_time_ms", time)):
         if summary is None:
-            missing[name] = (doubt if name == "samples_per_s" else "") or unread.get(name, why)
+            why = unread.get(name) or _why_no_times(runs, warm, late, counted)
+            missing[name] = (doubt if name == "samples_per_s" else "") or why
     loss, missing_loss = _median_final_loss(runs)
     if loss is None:
         missing["final_loss"] = unread.get("loss", missing_loss)
-    used = [i for run in counted for i in run]
     memory = {key: _peaks(runs, key) for key in MEMORY}
     missing |= {key: unread.get(key, NO_MEMORY[key]) for key in MEMORY if not memory[key]}
+    rss = memory["memory_rss_mib"]
     return CellStatistics(
         basis=basis,
+        runs=runs,
+        warm=warm,
+        late=late,
+        counted=counted,
         samples_per_s=rate,
+        step_time_ms=time,
         times=cell_times(means, stopped=stopped) if means else None,
         half_by_steps=means[0].half if len(means) == 1 else None,
-        step_time_ms=time,
-        power=cell_power(runs, counted),
-        startup=startup(runs),
-        experts=experts(runs),
-        log_tflop_per_s=_log_tflops(counted),
-        memory_allocated_mib=max(memory["memory_allocated_mib"], default=None),
-        memory_reserved_mib=max(memory["memory_reserved_mib"], default=None),
-        memory_used_mib=max(memory["memory_used_mib"], default=None),
-        memory_rss_mib=fmean(memory["memory_rss_mib"]) if memory["memory_rss_mib"] else None,
-        rss_by_run=memory["memory_rss_mib"],
+        memory={key: max(peaks, default=None) for key, peaks in memory.items()}
+        | {"memory_rss_mib": fmean(rss) if rss else None},
+        rss_by_run=rss,
         final_loss=loss,
-        logged_lines=sum(len(run.measurement.intervals) for run in runs),
-        counted_lines=len(used),
-        steps_by_run=tuple(sum(interval.iterations for interval in run) for run in counted),
-        steps_skipped=sum(max(i.skipped, 0) for run in late for i in run),
-        steps_nan=sum(max(i.nan, 0) for run in late for i in run),
-        lines_paused=sum(interval.paused for run in late for interval in run),
-        logged_samples_per_s=_logged(counted),
-        lines_not_finite=sum(not _finite(interval) for interval in used),
-        window=_window(used),
-        warmup=max(warm),
-        warmup_found=any(run.warmup_iters is None for run in runs),
-        unmatched=unmatched,
         warmup_counted=any(
-            intervals
+            lines
             and steps
-            and intervals[0] is run.measurement.intervals[0]
+            and lines[0] is run.measurement.intervals[0]
             and not begins_steady([item.value for item in steps])
-            for run, intervals, steps in zip(runs, counted, times, strict=True)
+            for run, lines, steps in zip(runs, counted, times, strict=True)
         ),
-        drifts=tuple(filter(None, map(drift, _times(rates, times)))),
-        iterations_per_line=_per_line(used),
+        drifts=tuple(
+            drifts
+            for run in of
+            if (drifts := drift([1 / item.value if per_s else item.value for item in run]))
+        ),
         missing=missing,
+        unmatched=unmatched,
     )
+
+
+def _values(
+    of: Callable[[Interval, int | None], float | None],
+    run: Record,
+    lines: Sequence[Interval],
+    samples: float | None,
+) -> list[Value]:
+    """Return a quantity in each line that has it; its work is iterations times `samples`, None: the
+    batch.
+    """
+    values = []
+    for line in lines:
+        batch = line.global_batch_size or run.global_batch_size
+        if (value := of(line, batch)) is not None:
+            each = samples or measured(batch) or 1
+            values.append(Value(value, max(line.iterations, line.timed, 1) * each))
+    return values
 
 
 def _unread(reasons: Mapping[str, str]) -> dict[str, str]:
@@ -220,52 +262,6 @@ def _unread(reasons: Mapping[str, str]) -> dict[str, str]:
     if why := reasons.get("step_time"):
         reasons |= {"step_time_ms": why, "samples_per_s": reasons.get("samples_per_s", why)}
     return reasons
-
-
-def _series(
-    of: _Quantity,
-    runs: Sequence[Record],
-    counted: Sequence[Sequence[Interval]],
-    work: Callable[[Interval, Record], float],
-) -> list[list[Value]]:
-    series = []
-    for run, intervals in zip(runs, counted, strict=True):
-        values = []
-        for interval in intervals:
-            value, _ = of(interval, interval.global_batch_size or run.global_batch_size)
-            if value is not None:
-                values.append(Value(value, work(interval, run)))
-        series.append(values)
-    return series
-
-
-def _iterations(interval: Interval, run: Record) -> float:
-    return max(interval.iterations, interval.timed, 1)
-
-
-def _samples(interval: Interval, run: Record) -> float:
-    batch = measured(interval.global_batch_size or run.global_batch_size)
-    return max(interval.iterations, interval.timed, 1) * (batch or 1)
-
-
-def _times(rates: Sequence[Sequence[Value]], times: Sequence[Sequence[Value]]) -> list[list[float]]:
-    """Return the times of each run's lines: of a sample where any rate is known, else of a step."""
-    if any(rates):
-        return [[1 / item.value for item in run] for run in rates]
-    return [[item.value for item in run] for run in times]
-
-
-def _run_means(rates: Sequence[Sequence[Value]], times: Sequence[Sequence[Value]]) -> list[RunMean]:
-    runs, rate = (rates, True) if any(rates) else (times, False)
-    return [mean for run in runs if (mean := mean_of_run(run, rate))]
-
-
-def _per_line(intervals: Sequence[Interval]) -> int | None:
-    """Return the iterations of a line, where all but a run's last have the same."""
-    covered = [interval.iterations for interval in intervals]
-    usual = int(median(covered)) if covered else 0
-    alike = sum(count == usual for count in covered)
-    return usual if covered and alike >= 0.8 * len(covered) else None
 
 
 def _why_no_times(
@@ -286,19 +282,6 @@ def _why_no_times(
     return untimed or "the log shows neither step times nor a throughput to derive them from"
 
 
-def _log_tflops(counted: Iterable[Iterable[Interval]]) -> float | None:
-    """Return the median of the runs' medians of what their lines say; None where none does."""
-    by_run = [[rate for step in run if (rate := measured(step.tflop_per_s))] for run in counted]
-    return median([median(rates) for rates in by_run if rates]) if any(by_run) else None
-
-
-def _logged(counted: Iterable[Iterable[Interval]]) -> float | None:
-    """Return the mean of the runs' own figures, where arrivals time them; None without one."""
-    by_run = [[measured(step.logged_samples_per_s) for step in run] for run in counted]
-    means = [harmonic_mean(rates) for run in by_run if (rates := [rate for rate in run if rate])]
-    return harmonic_mean(means) if means else None
-
-
 def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
     """Return median of the runs' final losses; None when one of them has none, and why."""
     losses = []
@@ -310,21 +293,71 @@ def _median_final_loss(runs: Sequence[Record]) -> tuple[float | None, str]:
     return median(losses), ""
 
 
-def _finite(interval: Interval) -> bool:
-    figures = (interval.loss, interval.grad_norm)
-    return all(value is None or math.isfinite(value) for value in figures)
-
-
 def _peaks(runs: Sequence[Record], key: str) -> tuple[float, ...]:
     """Return a figure of memory of each run that has it."""
     peaks = (measured(getattr(run.measurement, key)) for run in runs)
     return tuple(peak for peak in peaks if peak is not None)
 
 
-def _window(intervals: Sequence[Interval]) -> tuple[int, int] | None:
-    if not intervals:
+def summarise(
+    runs: Sequence[Sequence[Value]], *, rate: bool = False, stopped: bool = False
+) -> Summary | None:
+    """Sum up a quantity: its values in each run; None without any.
+
+    `rate` says that it is per second, `stopped` as cell_times has it.
+    """
+    means = [mean for run in runs if (mean := mean_of_run(run, rate))]
+    if not means:
         return None
-    return (
-        min(interval.iteration - interval.iterations for interval in intervals) + 1,
-        max(interval.iteration for interval in intervals),
+    values = [[item.value for item in run] for run in runs if run]
+    pooled = [value for run in values for value in run]
+    by_run = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
+    run_values = [value for value in by_run if value is not None]
+    value = harmonic_mean(run_values) if rate else fmean(run_values)
+    middle, wide = fmean(map(median, values)), None
+    if len(run_values) > 1:
+        wide = (max(run_values) - min(run_values)) / value * 100
+    elif len(pooled) > 1:
+        lower, upper = map(float, np.quantile(pooled, (0.25, 0.75)))
+        wide = (upper - lower) / middle * 100
+    return Summary(
+        value=value,
+        median=middle,
+        spread_percent=wide,
+        spread_of="repeats" if len(run_values) > 1 else "intervals",
+        confidence=_turned_interval(cell_times(means, stopped=stopped).interval, rate),
+        runs=tuple(by_run),
     )
+
+
+def mean_of_run(run: Sequence[Value], rate: bool) -> RunMean | None:
+    """Return a run's mean time of a unit of work; None of a run without values."""
+    if not run:
+        return None
+    times = [1 / item.value if rate else item.value for item in run]
+    return run_mean(times, [item.work for item in run])
+
+
+def _time_over_work(run: Sequence[Value]) -> float | None:
+    """Return the mean of times, each as long as its work; None of a run without values."""
+    if not run:
+        return None
+    largest = max(item.value for item in run)  # so that no sum overflows
+    work = math.fsum(item.work for item in run)
+    return largest * (math.fsum(item.value / largest * item.work for item in run) / work)
+
+
+def _work_over_time(run: Sequence[Value]) -> float | None:
+    """Return the mean of rates, each over the time of its work; None of a run without values."""
+    if not run:
+        return None
+    least = min(item.value for item in run)  # so that no sum overflows
+    work = math.fsum(item.work for item in run)
+    return least * (work / math.fsum(least / item.value * item.work for item in run))
+
+
+def _turned_interval(times: tuple[float, float] | None, rate: bool) -> tuple[float, float] | None:
+    """Turn the interval of a time into that of a rate; None where it has no end."""
+    if times is None or not rate:
+        return times
+    return (1 / times[1], 1 / times[0]) if times[0] > 0 else None

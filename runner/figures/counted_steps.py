@@ -57,7 +57,7 @@ def warmup_of(record: Record) -> int:
         return record.warmup_iters or 0
     steps = []
     for interval in lines:
-        time, _ = step_time_ms(interval, record.global_batch_size)
+        time = step_time_ms(interval, record.global_batch_size)
         if time is None and (rate := measured(_any_rate(interval))) is not None:
             time = 1 / rate  # any unit will do
         if time is not None and math.isfinite(time) and interval.skipped <= 0:
@@ -87,23 +87,23 @@ def counts(interval: Interval) -> bool:
     return interval.skipped <= 0 and not interval.paused
 
 
-def samples_per_s(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Return sequences per second of the whole job in one interval, and "log" or "derived"."""
+def samples_per_s(interval: Interval, global_batch_size: int | None) -> float | None:
+    """Return sequences per second of the whole job in one interval: logged, else derived."""
     return _logged_or_derived(interval.samples_per_s, interval.step_time_ms, global_batch_size)
 
 
-def step_time_ms(interval: Interval, global_batch_size: int | None) -> tuple[float | None, str]:
-    """Return milliseconds per iteration in one interval, and "log" or "derived"."""
+def step_time_ms(interval: Interval, global_batch_size: int | None) -> float | None:
+    """Return milliseconds per iteration in one interval: logged, else derived."""
     return _logged_or_derived(interval.step_time_ms, interval.samples_per_s, global_batch_size)
 
 
 def _logged_or_derived(
     logged: float | None, inverse: float | None, global_batch_size: int | None
-) -> tuple[float | None, str]:
+) -> float | None:
     """Return the logged figure; else of a step's time (ms) the sequences per second, or of these
     the time: the same formula.
     """
     if (value := measured(logged)) is not None:
-        return value, "log"
+        return value
     by, batch = measured(inverse), measured(global_batch_size)
-    return (None if batch is None or by is None else measured(batch * 1000 / by)), "derived"
+    return None if batch is None or by is None else measured(batch * 1000 / by)

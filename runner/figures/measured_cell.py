@@ -9,7 +9,7 @@ from functools import cached_property
 from node.printable import printable
 from runner.figures.cell_statistics import CellStatistics, cell_statistics
 from runner.figures.goodput import Goodput, goodput
-from runner.figures.target import TimeToTarget, time_to_target, time_to_validation_target
+from runner.figures.target import TimeToTarget, time_to_target
 from runner.terms.record import NOT_ENDED, UNREADABLE, Measurement, Record
 
 
@@ -17,15 +17,14 @@ from runner.terms.record import NOT_ENDED, UNREADABLE, Measurement, Record
 class MeasuredCell:
     """One cell; `records` are its repeats.
 
-    `target` is what it needs to the matrix's target_loss, None where that names none,
-    `validation_target` likewise to target_validation_loss; `goodput` what failures and checkpoints
-    cost, None where it has none; `device_hour` the price of one, None where nobody said it.
+    `target` is what it needs to the matrix's target_loss, None where that names none; `goodput`
+    what failures and checkpoints cost, None where it has none; `device_hour` the price of one, None
+    where nobody said it.
     """
 
     records: tuple[Record, ...]
     statistics: CellStatistics
     target: TimeToTarget | None = None
-    validation_target: TimeToTarget | None = None
     goodput: Goodput | None = None
     device_hour: float | None = None
 
@@ -75,7 +74,6 @@ def measured_cell(runs: Sequence[Record], device_hour: float | None = None) -> M
         records=tuple(runs),
         statistics=cell_statistics(runs),
         target=time_to_target(runs),
-        validation_target=time_to_validation_target(runs),
         goodput=goodput([run.story for run in runs if run.story]),
         device_hour=device_hour,
     )

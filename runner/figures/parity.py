@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.loss_curves import Curve, loss_kind, read_alike, spans_of
+from runner.figures.student import quantile_of
 from runner.figures.warmup import MAD_TO_SIGMA
 from runner.terms.cell import SEED
 from runner.terms.record import DATA_PARALLEL, Record
@@ -46,8 +47,7 @@ _SCHEDULE = ("lr", "lr_warmup_iters", "train_iters")
 FEWEST_SEEDS = 4  # runs of both cells together: two tell their standard deviation badly
 _MORE = f"add repeats with `seeds` (at least {FEWEST_SEEDS} runs of the two cells)"
 FEWEST_FREEDOM = 2  # degrees of it: of a single pair Student's t is 64
-_T = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)  # Student's 99 %, from 2 degrees on
-_Z = 2.5758
+SEEDS_ERROR = 0.01  # that seeds alone make two cells differ
 
 Floats = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def parity(
     theirs: Sequence[Record],
     repeated: Sequence[Sequence[Record]] = (),
 ) -> Parity:
-    """Compare a cell's runs with its baseline's (those that count: see summary.runs_that_count).
+    """Compare a cell's runs with its baseline's (those that count).
 
     `repeated`: the runs of other cells of the same task, cell by cell. Only how far the runs of one
     cell are from each other is used.
@@ -274,16 +274,8 @@ def _of_repeats(cells: Sequence[Floats], compared: Sequence[Floats]) -> Floats:
     freedom = sum(map(len, cells)) - len(cells)
     squares = sum(((curves - curves.mean(axis=0)) ** 2).sum(axis=0) for curves in cells)
     share = sum(1 / len(curves) for curves in compared)
-    result: Floats = _student(freedom) * np.sqrt(squares / freedom * share)
+    result: Floats = quantile_of(freedom, 0.05 / SEEDS_ERROR) * np.sqrt(squares / freedom * share)
     return result
-
-
-def _student(freedom: int) -> float:
-    """Return the 99.5 % quantile of Student's t, to 0.3 % (Abramowitz and Stegun, 26.7.5)."""
-    if freedom - 2 < len(_T):
-        return _T[freedom - 2]
-    first_term, second = (_Z**3 + _Z) / 4, (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
-    return _Z + first_term / freedom + second / freedom**2
 
 
 def _smoothed(values: Floats, width: int) -> Floats:

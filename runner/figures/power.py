@@ -6,65 +6,52 @@ missing where it is missing of one. The trainer's own (Megatron's `--log-energy`
 iteration, the mean of all devices) is shown beside it, and replaces it where it is missing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
+from typing import Any
 
-from runner.terms.record import Interval, Record, Thermals
+from runner.terms.record import Interval, Record
 
+NO_STEP = "no training step was logged"
 LOG = "log"  # the energy_method of what the trainer says itself
-
 NOT_TOLD = "no sample of the counted steps says it"
 NEVER_IDLE = "no sample says it of the time in which the nodes waited for each other"
 GAP_S = 5.0  # between two samples: more is a gap, over which nothing is assumed
 POWER_CAP = "power cap"  # why clocks are lowered on a busy device that nothing ails
 
 
-@dataclass(frozen=True)
-class Power:
-    """Of a cell: None is missing, for the reason in `missing`.
-
-    `within_percent` is the ± of what we measured, by when its steps began and ended.
+def power_figures(
+    runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what the runs of a cell took, those that count, over the counted lines of each, by the
+    key of its column; and why what is None is missing.
     """
-
-    joules_per_token: float | None = None
-    method: str | None = None
-    thermals: Thermals = field(default_factory=Thermals)
-    missing: str = ""
-    log_joules_per_token: float | None = None
-    within_percent: float | None = None
-
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        """Machine column to why it is null, of those that samples tell."""
-        heat = self.thermals
-        columns: dict[str, tuple[object, str]] = {
-            "energy_per_token_j": (self.joules_per_token, self.missing),
-            "mean_power_w": (heat.mean_power_w, NOT_TOLD),
-            "idle_power_w": (heat.idle_power_w, NEVER_IDLE),
-            "temperature_max_c": (heat.temperature_c, NOT_TOLD),
-            "sm_clock_min_mhz": (heat.sm_clock_mhz, NOT_TOLD),
-            "throttled": (heat.throttled, NOT_TOLD),
-        }
-        return {column: why for column, (value, why) in columns.items() if value is None}
-
-
-def cell_power(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
-    """Return what the runs of a cell took, those that count, over the counted lines of each.
-
-    Every None has its reason.
-    """
-    measured = _measured(runs, counted)
+    measured = [run.measurement for run in runs]
+    figures, missing = _measured(runs, counted)
     logged = [_of_log(run, steps) for run, steps in zip(runs, counted, strict=True)]
-    measured_values = [joules for joules in logged if joules is not None]
-    if not measured_values or len(measured_values) < len(runs):
-        return measured
-    logged_power = replace(measured, log_joules_per_token=median(measured_values))
-    if logged_power.joules_per_token is not None:
-        return logged_power
-    return replace(
-        logged_power, joules_per_token=logged_power.log_joules_per_token, method=LOG, missing=""
-    )
+    told = [joules for joules in logged if joules is not None]
+    if told and len(told) == len(runs):
+        figures["energy_per_token_log_j"] = median(told)
+        if figures["energy_per_token_j"] is None:
+            figures |= {"energy_per_token_j": median(told), "energy_method": LOG}
+    heat = [each.thermals for each in measured]
+    reasons = [each.throttled for each in heat if each.throttled is not None]
+    words = "; ".join(dict.fromkeys(why for run in reasons for why in run)) or "no"
+    figures |= {
+        "mean_power_w": _of(fmean, [each.mean_power_w for each in heat]),
+        "idle_power_w": _of(fmean, [each.idle_power_w for each in heat]),
+        "temperature_max_c": _of(max, [each.temperature_c for each in heat]),
+        "sm_clock_min_mhz": _of(min, [each.sm_clock_mhz for each in heat]),
+        "throttled": words if reasons else None,
+    }
+    keys = ("mean_power_w", "idle_power_w", "temperature_max_c", "sm_clock_min_mhz", "throttled")
+    why = {**dict.fromkeys(keys, NOT_TOLD), "idle_power_w": NEVER_IDLE}
+    return figures, {"energy_per_token_j": missing, **why}
+
+
+def _of(sum_up: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum_up(known) if known else None
 
 
 def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
@@ -74,22 +61,28 @@ def _of_log(run: Record, steps: Sequence[Interval]) -> float | None:
     return sum(joules) * run.world_size / tokens if tokens and len(joules) == len(steps) else None
 
 
-def _measured(runs: Sequence[Record], counted: Sequence[Sequence[Interval]]) -> Power:
-    heat = _thermals(run.measurement.thermals for run in runs)
+def _measured(
+    runs: Sequence[Record], counted: Sequence[Sequence[Interval]]
+) -> tuple[dict[str, Any], str]:
+    """Return the energy that samples tell, and why there is none."""
+    keys = ("energy_per_token_j", "energy_method", "energy_within_percent")
+    nothing = dict.fromkeys((*keys, "energy_per_token_log_j"))
     per_token, methods = [], set()
     for run, steps in zip(runs, counted, strict=True):
         energy = run.measurement.energy
         if energy.joules is None:
-            return Power(thermals=heat, missing=energy.missing)
+            return nothing, energy.missing
         last_iteration = max((step.iteration for step in steps), default=0)
         samples = samples_between(run, last_iteration - energy.iterations, last_iteration)
-        tokens = samples * (run.sample_length or 0)
-        if not tokens:
-            return Power(thermals=heat, missing="the tokens per step are unknown")
+        if not (tokens := samples * (run.sample_length or 0)):
+            return nothing, "the tokens per step are unknown"
         per_token.append(energy.joules / tokens)
         methods.add(str(energy.method))
+    if not per_token:
+        return nothing, NO_STEP
     within = max(run.measurement.energy.within_percent for run in runs)
-    return Power(median(per_token), "+".join(sorted(methods)), heat, within_percent=within)
+    told = (median(per_token), "+".join(sorted(methods)), within)
+    return {**nothing, **dict(zip(keys, told, strict=True))}, ""
 
 
 def tokens_of(run: Record, steps: Iterable[Interval]) -> int:
@@ -117,22 +110,3 @@ def samples_between(run: Record, after: int, until: int) -> float:
 def _batch(run: Record, step: Interval) -> int:
     """Return the samples of an iteration of a line: its own, else the run's; 0: nobody knows."""
     return step.global_batch_size or run.global_batch_size or 0
-
-
-def _thermals(run_thermals: Iterable[Thermals]) -> Thermals:
-    runs = list(run_thermals)
-    heat = [run.temperature_c for run in runs if run.temperature_c is not None]
-    clocks = [run.sm_clock_mhz for run in runs if run.sm_clock_mhz is not None]
-    reasons = [run.throttled for run in runs if run.throttled is not None]
-    return Thermals(
-        mean_power_w=_mean(run.mean_power_w for run in runs),
-        idle_power_w=_mean(run.idle_power_w for run in runs),
-        temperature_c=max(heat, default=None),
-        sm_clock_mhz=min(clocks, default=None),
-        throttled=tuple(dict.fromkeys(why for run in reasons for why in run)) if reasons else None,
-    )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    measured_values = [value for value in values if value is not None]
-    return fmean(measured_values) if measured_values else None

@@ -6,6 +6,7 @@ where it does not). Tables, notes, `collect --strict` and the documents are writ
 a code's `sign` is printed beside a speed that it makes doubtful.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,10 +15,10 @@ from itertools import zip_longest
 from runner.base.text import counted, listing
 from runner.figures import devices
 from runner.figures.cell_statistics import CellStatistics, runs_that_count
-from runner.figures.drift import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.parity import Parity
 from runner.figures.power import GAP_S, POWER_CAP
 from runner.figures.resumed import TOLERANCE, Resumed
+from runner.figures.run_mean import DRIFT_PERCENT, DRIFT_SIGMAS
 from runner.figures.target import Alike
 from runner.logs.logged_step import unmeasured
 from runner.terms.cell import FEWEST_REPEATS
@@ -154,10 +155,12 @@ def _nan(evidence: CellEvidence) -> str:
     statistics = evidence.statistics
     if any(record.status == "diverged" for record in evidence.records):
         return "the last loss is NaN or infinite"
-    if statistics.steps_nan:
-        return f"{statistics.steps_nan} counted steps are NaN"
-    if statistics.lines_not_finite:
-        return f"loss or gradient norm is NaN or infinite in {statistics.lines_not_finite} lines"
+    if nan := statistics.after_warmup(lambda line: line.nan):
+        return f"{nan} counted steps are NaN"
+    figures = [(line.loss, line.grad_norm) for line in statistics.lines]
+    lines = sum(any(x is not None and not math.isfinite(x) for x in each) for each in figures)
+    if lines:
+        return f"loss or gradient norm is NaN or infinite in {lines} lines"
     return ""
 
 
@@ -232,7 +235,7 @@ def _other_clock(evidence: CellEvidence) -> str:
 def _warmup_counted(evidence: CellEvidence) -> str:
     if not evidence.statistics.warmup_counted:
         return ""
-    lines = evidence.statistics.counted_lines
+    lines = len(evidence.statistics.lines)
     line = "the only counted line is" if lines == 1 else f"among {lines} counted lines is"
     return f"{line} a run's first, which holds its compilation and warm-up"
 
@@ -243,7 +246,8 @@ def _above_peak(evidence: CellEvidence) -> str:
 
 
 def _throttled(evidence: CellEvidence) -> str:
-    reasons = evidence.statistics.power.thermals.throttled or ()
+    heat = (run.measurement.thermals for run in evidence.runs)
+    reasons = dict.fromkeys(reason for run in heat for reason in run.throttled or ())
     return ", ".join(reason for reason in reasons if reason != POWER_CAP)
 
 
@@ -517,7 +521,7 @@ CODES: Mapping[str, Code] = {
             "drift",
             "step time of the second half of the window differs from the first half's by more than"
             f" {DRIFT_PERCENT:g} % and more than {DRIFT_SIGMAS:g} standard errors"
-            " (`runner/figures/drift.py`)",
+            " (`runner/figures/run_mean.py`)",
             f"{_QUIET}, after more warm-up",
             _drift,
             UNSTEADY,

@@ -30,7 +30,7 @@ def step_times(run: Record) -> Points:
 
 def times(run: Record, intervals: Iterable[Interval]) -> Points:
     """Return (iteration, step time in ms) of some of a run's intervals."""
-    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)[0]) for i in intervals)
+    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)) for i in intervals)
 
 
 def thinned(points: Points, most: int) -> Points:

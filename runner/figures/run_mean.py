@@ -22,6 +22,12 @@ effective number is (sum of e)^2 / (sum of e^2), e the time of each beyond the m
 count whole, and one that is larger than all others together counts as one (Kish 1965, Survey
 Sampling, 8.2). If they come at equal distances (each tenth step), the only uncertainty about
 them is half of one at the ends of the run: the two estimates are then made without them.
+
+*Drift*: the mean of the second half of the counted steps minus that of the first, in percent, is
+beyond noise when it is larger than DRIFT_PERCENT and than DRIFT_SIGMAS standard errors. The
+standard error is that of the mean of what is left when a line, or the two halves' means, are taken
+out of the steps (neighbours that are alike count less), the smaller of the two, doubled: a
+difference of two halves has four times the variance of the mean of both.
 """
 
 import math
@@ -32,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.figures.student import quantile
+from runner.figures.warmup import FEWEST as FEWEST_STEPS
 from runner.figures.warmup import MAD_TO_SIGMA, RESOLUTION
 
 Floats = NDArray[np.float64]
@@ -41,6 +48,8 @@ BATCHES = 8
 FEWEST_GAPS = 3  # between slow steps, to call them regular
 OUTSIDE = 5.0
 WIDE_TAIL = 0.1  # of the mean: the shape of a shorter tail is ignored
+DRIFT_PERCENT = 2.0
+DRIFT_SIGMAS = 3.0
 _MOST_CORRELATION = 0.98
 _ROUNDING = 1e-12  # of the mean: steps that differ by less are equal, whatever floats make of them
 
@@ -155,3 +164,33 @@ def regular(late: Floats) -> bool:
     """Whether slow steps come at equal distances, give or take one line."""
     gaps = np.diff(np.flatnonzero(late))
     return len(gaps) >= FEWEST_GAPS and int(gaps.max() - gaps.min()) <= 1 < int(gaps.min())
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Second half against first half, in percent of the whole's mean, and its standard error."""
+
+    percent: float
+    noise_percent: float
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Larger than DRIFT_PERCENT and than DRIFT_SIGMAS standard errors."""
+        return abs(self.percent) > max(DRIFT_PERCENT, DRIFT_SIGMAS * self.noise_percent)
+
+
+def drift(times: Sequence[float]) -> Drift | None:
+    """Measure the drift of one run's counted steps, in order; None of fewer than FEWEST_STEPS."""
+    count = len(times)
+    if count < FEWEST_STEPS:
+        return None
+    series = np.asarray(times, np.float64)
+    series = series / float(series.max())
+    series = series / float(series.mean()) - 1
+    halves = series[: count // 2], series[-(count // 2) :]
+    first_mean, second = (float(half.mean()) for half in halves)
+    positions = np.linspace(-1, 1, count)
+    line = series - positions * float(series @ positions) / float(positions @ positions)
+    step = np.concatenate([halves[0] - first_mean, halves[1] - second])
+    error = 2 * min(standard_error(line), standard_error(step))
+    return Drift((second - first_mean) * 100, error * 100)

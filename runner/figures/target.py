@@ -21,7 +21,7 @@ which by rank is the last. Two one-sided tests, for slower and for faster, share
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 from typing import Literal
@@ -44,6 +44,8 @@ EXACT = 60
 Floats = NDArray[np.float64]
 # Runs that trained to their end: one that diverged did not get to the loss, whatever it was like.
 _ENDED = ("ok", "diverged")
+QUANTITIES = ("iterations", "seconds")
+_NO_TIME = "the log does not have the time of each iteration up to the loss"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class TimeToTarget:
     def reached(self) -> int:
         """How many runs got there."""
         return sum(arrival.iteration is not None for arrival in self.arrivals)
+
+    def figure(self, name: str) -> float | None:
+        """Return the median of one of QUANTITIES."""
+        return self.figures[name].median if name in self.figures else None
 
     @property
     def within(self) -> float:
@@ -134,68 +140,32 @@ def time_to_target(records: Sequence[Record]) -> TimeToTarget | None:
     if target is None:
         return None
     runs = [record for record in records if record.status in _ENDED]
-    if not runs:
-        return _without(target, "no run ended")
     curves = [spans_of(run) for run in runs]
-    fewest = min(map(len, curves))
-    if fewest < FEWEST:
-        return _without(target, f"{fewest} losses are logged, {FEWEST} are needed")
-    if late := next((run.system for run in runs if loss_kind(run) == "running"), None):
-        return _without(target, f"{late} logs a running mean of the loss, which lags")
-    arrivals = tuple(_arrival(run, curve, target) for curve, run in zip(curves, runs, strict=True))
-    return _needed_by(target, runs, arrivals)
-
-
-def time_to_validation_target(records: Sequence[Record]) -> TimeToTarget | None:
-    """Compute what a cell's runs need to their target of the loss on validation data.
-
-    It is reached at the first evaluation at or below it, as modded-nanogpt's records and MLPerf
-    count: what is evaluated is a fixed set, and nothing is smoothed.
-    """
-    target = records[0].target_validation_loss if records else None
-    if target is None:
-        return None
-    runs = [record for record in records if record.status in _ENDED]
+    fewest, why = min(map(len, curves), default=0), ""
     if not runs:
-        return _without(target, "no run ended")
-    if not all(run.measurement.validation for run in runs):
-        return _without(target, "the log has no loss on validation data")
-    return _needed_by(target, runs, tuple(_evaluated(run, target) for run in runs))
-
-
-def _evaluated(run: Record, target: float) -> Arrival:
-    """Find the first evaluation of a run that is at or below the target."""
-    places = [iteration for iteration, _ in run.measurement.validation]
-    reached_at = next((at for at, loss in run.measurement.validation if loss <= target), None)
-    every = float(np.median(np.diff(places))) if len(places) > 1 else float(places[-1])
-    seed, batch = run.parameters.get(SEED), run.global_batch_size or 1
-    return Arrival(reached_at, places[-1], every, batch, seed, run.repeat)
-
-
-def _needed_by(
-    target: float, runs: Sequence[Record], arrivals: tuple[Arrival, ...]
-) -> TimeToTarget:
-    """Return what the runs need up to where they arrived."""
+        why = "no run ended"
+    elif fewest < FEWEST:
+        why = f"{fewest} losses are logged, {FEWEST} are needed"
+    elif late := next((run.system for run in runs if loss_kind(run) == "running"), None):
+        why = f"{late} logs a running mean of the loss, which lags"
+    if why:
+        return TimeToTarget(target, missing=dict.fromkeys(QUANTITIES, why))
+    arrivals = tuple(_arrival(run, curve, target) for curve, run in zip(curves, runs, strict=True))
     answer = TimeToTarget(target, arrivals)
-    figures, missing = {}, {}
-    for name, needed in _NEEDED.items():
-        values = [
-            math.inf if arrival_of_run.iteration is None else needed(run, arrival_of_run.iteration)
-            for run, arrival_of_run in zip(runs, arrivals, strict=True)
-        ]
-        known_values = [value for value in values if value is not None]
-        middle = _middle(known_values, independent=_differ(arrivals))
-        if len(known_values) < len(values):
-            missing[name] = _NO_TIME
-        elif middle is None:
-            missing[name] = answer.not_reached
-        else:
-            figures[name] = middle
+    ends = [(run, end.iteration) for run, end in zip(runs, arrivals, strict=True)]
+    seconds = [math.inf if at is None else _seconds(run, at) for run, at in ends]
+    known = [value for value in seconds if value is not None]
+    iterations = [math.inf if at is None else float(at) for _, at in ends]
+    figures = {
+        name: middle
+        for name, values in (("iterations", iterations), ("seconds", known))
+        if (middle := _middle(values, independent=_differ(arrivals)))
+    }
+    missing = {name: answer.not_reached for name in QUANTITIES if name not in figures}
+    if len(known) < len(seconds):
+        figures.pop("seconds", None)
+        missing["seconds"] = _NO_TIME
     return TimeToTarget(target, arrivals, figures, missing)
-
-
-def _without(target: float, why: str) -> TimeToTarget:
-    return TimeToTarget(target, missing=dict.fromkeys(QUANTITIES, why))
 
 
 def _arrival(run: Record, curve: Spans, target: float) -> Arrival:
@@ -259,20 +229,11 @@ def _seconds(run: Record, iteration: int) -> float | None:
     for interval in run.measurement.intervals:
         before = interval.iteration - interval.iterations
         share = min(interval.iteration, iteration) - before
-        time, _ = step_time_ms(interval, run.global_batch_size)
+        time = step_time_ms(interval, run.global_batch_size)
         if share > 0 and time is not None:
             total += share * time / 1000
             covered += share
     return total if covered == iteration else None
-
-
-# What of the training up to an iteration each figure is; and why it may not be known.
-_NEEDED: Mapping[str, Callable[[Record, int], float | None]] = {
-    "iterations": lambda run, iteration: float(iteration),
-    "seconds": _seconds,
-}
-_NO_TIME = "the log does not have the time of each iteration up to the loss"
-QUANTITIES = tuple(_NEEDED)
 
 
 def _differ(arrivals: Sequence[Arrival]) -> bool:

@@ -13,9 +13,9 @@ times are not a simulation's output:
    and a few steps more are worth more than a minimum found in noise.
 3. Leading values outside the steady band are left out in any case (the first step compiles).
 
-The first line of a run is left out by summary.warmup_of, where another one remains.
+The first line of a run is left out by counted_steps.warmup_of, where another one remains.
 No more than half of the values is ever left out. A run that is still getting faster there is no
-steadier later: the drift test (runner/figures/drift.py) marks it.
+steadier later: the drift test (runner/figures/run_mean.py) marks it.
 """
 
 from collections.abc import Sequence

@@ -77,7 +77,6 @@ def changeable(matrix: Matrix) -> dict[str, Any]:
         "table": dict(matrix.layout),
         "published": tuple(matrix.published),
         "target_loss": matrix.target_loss,
-        "target_validation_loss": matrix.target_validation_loss,
         "shuffle_seed": matrix.shuffle_seed,
         "until_percent": matrix.until_percent,
         "tuned": matrix.tune is not None or matrix.searched,

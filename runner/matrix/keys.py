@@ -65,8 +65,7 @@ TOP_KEYS: Mapping[str, str] = {
     "include": "list of mappings; each adds a cell on top of the defaults",
     "repeats": "runs of each cell, or {until: 5 %, most: 10}: until samples/s is known to 5 %",
     "seeds": "list of seeds: one repeat of each cell for each, instead of `repeats`",
-    "target_loss": "loss for which collect shows iterations, time, tokens and energy",
-    "target_validation_loss": "the same for the loss on validation data",
+    "target_loss": "loss for which collect shows iterations and time",
     "shuffle_seed": "seed that shuffles the order of cells in each round of repeats",
     "warmup_iters": "first iterations that no figure counts",
     "time_limit_s": "seconds after which a run is ended",
@@ -83,7 +82,6 @@ NUMBERS = tuple(
     for name, kind, default, minimum, maximum in (
         ("repeats", int, 1, 1, MOST_REPEATS),
         ("target_loss", float, None, 0, None),
-        ("target_validation_loss", float, None, 0, None),
         ("shuffle_seed", int, None, 0, MOST_SEED),
         ("warmup_iters", int, None, 0, None),
         ("time_limit_s", float, 3600.0, 1, None),

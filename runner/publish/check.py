@@ -38,7 +38,7 @@ LEFT_OUT, SLACK_S = 0.35, 0.5
 FIRST_LINES = 3  # iterations after which a model may have learned something
 LEAST_OF_UNIFORM = 0.5  # of ln(vocabulary), which a model with random weights begins with
 FEWEST_LOSSES = 10
-_OTHERS = ("expected_percent", "expected_differences")  # by what this version knows of others
+_OTHERS = ("expected_percent",)  # by what this version knows of others
 _ANY = Plain(MOST_DEPTH, MOST_ITEMS, lines=True)
 
 
@@ -163,7 +163,7 @@ def _time(record: Record, attempt: Attempt) -> Iterator[str]:
 
 def _seconds(step: Interval, global_batch_size: int | None) -> float | None:
     """Return what all iterations of a line took, with the pauses that it states."""
-    ms, _ = step_time_ms(step, global_batch_size)
+    ms = step_time_ms(step, global_batch_size)
     return None if ms is None else (step.iterations * ms + step.paused_ms) / 1000
 
 

@@ -8,7 +8,6 @@ from node.printable import printable
 from runner.base.clock import ZONE, day, second
 from runner.base.escapes import ShellWord
 from runner.base.text import listing
-from runner.figures.cell_statistics import runs_that_count
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.publishable import CODES
 from runner.report.links import href
@@ -86,7 +85,7 @@ def _runs(
     cell: MeasuredCell, evidence: Evidences, inside: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Return each repeat: how it ended, its own rate, when and where it ran, its logs."""
-    _, counted = runs_that_count(cell.records)
+    counted = cell.statistics.runs
     summary = cell.statistics.samples_per_s
     rates = dict(zip(map(id, counted), summary.runs if summary else (), strict=False))
     runs = []

@@ -10,7 +10,6 @@ import numpy as np
 from pandas import DataFrame
 
 from node.printable import printable
-from runner.figures.cell_statistics import runs_that_count
 from runner.figures.counted_steps import late_intervals, warmup_of
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.run_curves import (
@@ -55,11 +54,7 @@ def plots(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, Any]
     runs = [
         DrawnRun(row, run)
         for cell, row in zip(cells, table, strict=True)
-        if (
-            run := next(
-                (r for r in runs_that_count(cell.records)[1] if r.measurement.intervals), None
-            )
-        )
+        if (run := next((r for r in cell.statistics.runs if r.measurement.intervals), None))
     ]
     return {
         "throughput": throughput_bars(table),

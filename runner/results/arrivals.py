@@ -177,7 +177,7 @@ def timed_steps(
     timed, before, paused = [], None, False
     for step, line, following in zip(steps, lines, [*lines[1:], None], strict=True):
         batch = step.global_batch_size or global_batch_size
-        logged, _ = samples_per_s(step, batch)
+        logged = samples_per_s(step, batch)
         if batch is None and logged and step.step_time_ms:
             batch = round(logged * step.step_time_ms / 1000)
         if batch is None and logged:

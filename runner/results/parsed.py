@@ -9,18 +9,22 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.base.text import counted
-from runner.figures.cell_statistics import CellStatistics, cell_statistics
+from runner.figures.cell_statistics import (
+    CellStatistics,
+    Summary,
+    Value,
+    cell_statistics,
+    summarise,
+)
 from runner.figures.counted_steps import counted_intervals, measured
 from runner.figures.learning import diverged_at
 from runner.figures.planned import is_short, planned, spacing
-from runner.figures.summary import Summary, Value, summarise
 from runner.logs.kind import Kind, Readers
 from runner.logs.logged_step import unmeasured
 from runner.logs.recognise import Recognised, recognise
 from runner.logs.run_sizes import UNKNOWN, Known
 from runner.results.diagnosis.verdict import Verdict, diagnose, file_name
 from runner.results.judge import doubt_of
-from runner.terms.memory import MEMORY
 from runner.terms.record import Measurement, Record
 
 _WHO = "no samples/s: the log or --global-batch-size says"
@@ -168,14 +172,10 @@ class LogResult:
     planned_iterations: int | None = None
     step_time_ms: float | None = None
     step_time_ms_median: float | None = None
-    step_time_ms_median_ci_low: float | None = None
-    step_time_ms_median_ci_high: float | None = None
     samples_per_s: float | None = None
     samples_per_s_steps_ci_low: float | None = None
     samples_per_s_steps_ci_high: float | None = None
     samples_per_s_median: float | None = None
-    samples_per_s_median_ci_low: float | None = None
-    samples_per_s_median_ci_high: float | None = None
     stalls_percent: float | None = None
     tokens_per_s: float | None = None
     tokens_per_s_per_device: float | None = None
@@ -205,7 +205,7 @@ def log_result(reading: Reading) -> LogResult:
         reason = "; ".join(filter(None, [*words, *reading.measurement.missing.values()]))
         return LogResult(found.system, found.family, end.status, reason)
     statistics = reading.statistics
-    memory = {key: getattr(statistics, key) for key in MEMORY}
+    memory = statistics.memory
     validation = reading.measurement.validation
     return LogResult(
         system=found.system,
@@ -213,7 +213,7 @@ def log_result(reading: Reading) -> LogResult:
         status=end.status,
         reason="; ".join(filter(None, [*words, *_notes(reading, type(found.kind))])),
         logged_lines=len(lines),
-        counted_lines=statistics.counted_lines,
+        counted_lines=len(statistics.lines),
         runs=max(log.run.runs for log in found.read.logs),
         first_iteration=lines[0].iteration,
         last_iteration=lines[-1].iteration,
@@ -236,11 +236,7 @@ def log_result(reading: Reading) -> LogResult:
 def _figures(name: str, summary: Summary | None) -> dict[str, float | None]:
     if summary is None:
         return {}
-    return {
-        name: _rounded(summary.value),
-        f"{name}_median": _rounded(summary.median),
-        **_ends(f"{name}_median", summary.median_confidence),
-    }
+    return {name: _rounded(summary.value), f"{name}_median": _rounded(summary.median)}
 
 
 def _by_steps(reading: Reading) -> tuple[float, float] | None:
@@ -306,7 +302,7 @@ def _notes(reading: Reading, kind: type[Kind]) -> Iterator[str]:
         )
     if measured.validation and kind.validates != Kind.validates:
         yield f"the last evaluation's figure is a {kind.validates}"
-    if statistics.counted_lines == len(measured.intervals) == 1 and (rate or time or job or device):
+    if len(statistics.lines) == len(measured.intervals) == 1 and (rate or time or job or device):
         yield "compilation and warm-up are in its times: it has one line"
     elif statistics.warmup_counted:
         yield "compilation and warm-up are in its times"
@@ -320,7 +316,7 @@ def _notes(reading: Reading, kind: type[Kind]) -> Iterator[str]:
             f"{overflows} iterations skipped by DeepSpeed's lines, {by_trainer} by the trainer's"
             " own counter"
         )
-    if skipped := statistics.steps_skipped:
+    if skipped := statistics.after_warmup(lambda line: line.skipped):
         yield f"the lines of {counted(skipped, 'skipped iteration')} left out"
     if abs(stalls := statistics.stalls_percent or 0.0) > STALLS_PERCENT:
         more = "more" if stalls > 0 else "less"

@@ -106,7 +106,6 @@ def _records(
         )
         of_matrix: dict[str, Any] = {
             "target_loss": settings.target_loss,
-            "target_validation_loss": settings.target_validation_loss,
             "until_percent": settings.until_percent,
         }
         pending = replace(pending, repeat=repeat, **of_matrix)

@@ -139,7 +139,7 @@ def _windows(
 
 def _took(line: Interval, global_batch_size: int | None) -> tuple[int, float | None]:
     """Return how many iterations a line covers, and the seconds of all with their pauses."""
-    ms, _ = step_time_ms(line, global_batch_size)
+    ms = step_time_ms(line, global_batch_size)
     return line.iterations, None if ms is None else (line.iterations * ms + line.paused_ms) / 1000
 
 

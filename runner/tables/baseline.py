@@ -6,7 +6,6 @@ from typing import NamedTuple
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
 from runner.figures.between_runs import RateDifference, of_values, rate_difference
-from runner.figures.cell_statistics import runs_that_count
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.parity import Parity, parity, task_differs
 from runner.figures.target import Alike, compare_learning
@@ -145,9 +144,7 @@ def _compare(
         figure, base_figure = row["figures"][name], base_row["figures"][name]
         if figure is not None and base_figure:
             comparison["differences"][name] = difference(figure, base_figure, sure.get(name))
-    _, ours_ran = runs_that_count(cell.records)
-    _, theirs_ran = runs_that_count(base.records)
-    losses = parity(ours_ran, theirs_ran)
+    losses = parity(cell.statistics.runs, base.statistics.runs)
     comparison["loss"] = _loss(losses)
     return Compared(base, losses, learns)
 
@@ -201,14 +198,9 @@ def _add_figures(row: Row, comparison: RowComparison) -> None:
     loss, learning = comparison["loss"], comparison["learning"]
     speed = differences.get("samples_per_s")
     figures["samples_per_s_difference_percent"] = speed and speed["percent"]
-    figures["samples_per_s_difference_percent_ci_low"] = speed and speed["low"]
-    figures["samples_per_s_difference_percent_ci_high"] = speed and speed["high"]
     judged = loss if loss and loss["same"] is not None else None
     figures["loss_parity"] = judged and ("same" if judged["same"] else "diverges")
-    figures["loss_diverges_at_iteration"] = judged and judged["at"]
-    figures["loss_difference"] = judged and judged["by"]
     figures["learns"] = learning and learning["verdict"]
-    figures["learns_p"] = learning and learning["p"]
     if loss and loss["same"] is None and loss["why_not"]:
         row["missing"]["loss_parity"] = loss["why_not"]
     if learning and learning["verdict"] is None and learning["why_not"]:

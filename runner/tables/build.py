@@ -6,7 +6,6 @@ from typing import Any
 
 from runner.base.escapes import plain
 from runner.figures.cell_figures import cell_figures, formula, padded_vocabulary
-from runner.figures.cell_statistics import runs_that_count
 from runner.figures.flops import Decoder
 from runner.figures.measured_cell import MeasuredCell, measured_cell, unreadable
 from runner.figures.target import TimeToTarget
@@ -64,10 +63,9 @@ def _pair(runs: Sequence[Record], device_hour: float | None) -> tuple[MeasuredCe
 def _row(cell: MeasuredCell) -> Row:
     record, basis = cell.record, cell.statistics.basis
     figures, missing, halves = cell_figures(cell)
-    counted_by, targets = formula(cell), {"target": cell.target}
-    targets["validation_target"] = cell.validation_target
+    counted_by = formula(cell)
     hosts = dict.fromkeys(run.hosts for run in cell.records if run.hosts)
-    counted = runs_that_count(cell.records)[1]
+    counted = cell.statistics.runs
     return {
         "campaign": record.campaign,
         "cell": record.cell,
@@ -89,7 +87,7 @@ def _row(cell: MeasuredCell) -> Row:
         "expected": None,
         "comparison": None,
         "scaling": {},
-        "targets": {name: _target(each) for name, each in targets.items() if each},
+        "targets": {"target": _target(cell.target)} if cell.target else {},
         "resumed": None,
         "faulted": cell.faulted,
         "notes": [*cell.statistics.unmatched.values(), *record.measurement.contradicted],
@@ -164,5 +162,3 @@ def _add_published(row: Row, documents: Sequence[PublishedRow]) -> None:
             source, hardware = document.source, document.hardware
             figures = dict(document.figures)
             row["published"].append({"source": source, "hardware": hardware, "figures": figures})
-    for each in reversed(row["published"]):
-        row["figures"] |= {f"published_{key}": value for key, value in each["figures"].items()}

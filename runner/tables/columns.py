@@ -180,14 +180,14 @@ def _learns(row: Row) -> str:
     return (comparison["learning"] and comparison["learning"]["words"]) or MISSING
 
 
-def _arrival(name: str, of: str) -> Text:
+def _arrival(name: str) -> Text:
     """Show the median over the runs and its interval, as far as the runs tell them."""
 
     def text(row: Row) -> str:
-        target = row["targets"].get(of)
+        target = row["targets"].get("target")
         middle = target["figures"].get(name) if target else None
         if target is None or middle is None:
-            late = target and row["missing"].get(f"{name}_to_{of}") == target["not_reached"]
+            late = target and row["missing"].get(f"{name}_to_target") == target["not_reached"]
             return "not reached" if late else MISSING
         places = 0 if name == "iterations" else decimals(middle["median"])
         found = number_text(middle["median"], places)
@@ -315,11 +315,6 @@ def _warmup(row: Row) -> str:
     return MISSING if out is None else f"{source} {out}"
 
 
-def _vocabulary(row: Row) -> str:
-    size, kind = row["figures"]["flop_vocab_size"], row["figures"]["flop_vocabulary"]
-    return f"{size} {kind}" if size else MISSING  # FLOPs that are given know of none
-
-
 def _repeats(row: Row) -> str:
     return f"{row['figures']['repeats_ok']}/{row['figures']['repeats_total']}"
 
@@ -364,8 +359,6 @@ _MEASURED = (
     C("samples_per_s_steps_half_percent"),
     C("samples_per_s_difference", "samples/s vs\nbaseline", shown=_difference(HEADLINE)),
     C("samples_per_s_difference_percent"),
-    C("samples_per_s_difference_percent_ci_low"),
-    C("samples_per_s_difference_percent_ci_high"),
     C(
         "loss_parity",
         "loss vs\nbaseline",
@@ -373,16 +366,11 @@ _MEASURED = (
         hide=frozenset({"same", "baseline"}),
         type=("same", "diverges"),
     ),
-    C("loss_diverges_at_iteration", type="integer"),
-    C("loss_difference"),
     C("target_loss", "target loss", "setting", shown=_general("target_loss")),
     C("target_reached", "reached\ntarget", shown=_reached, type="integer"),
-    C("iterations_to_target", "iterations\nto target", shown=_arrival("iterations", "target")),
-    C("seconds_to_target", "seconds\nto target", shown=_arrival("seconds", "target")),
+    C("iterations_to_target", "iterations\nto target", shown=_arrival("iterations")),
+    C("seconds_to_target", "seconds\nto target", shown=_arrival("seconds")),
     C("cost_to_target", "cost to\ntarget", shown=_cost("cost_to_target")),
-    C("target_validation_loss", "validation\ntarget", "setting"),
-    C("iterations_to_validation_target", "iterations to\nvalidation target"),
-    C("seconds_to_validation_target", "seconds to\nvalidation target"),
     C(
         "learns",
         "learns vs\nbaseline",
@@ -390,7 +378,6 @@ _MEASURED = (
         hide=frozenset({"baseline"}),
         type=("alike", "slower", "faster"),
     ),
-    C("learns_p"),
     C(
         "goodput_percent",
         "good-\nput %",
@@ -404,7 +391,6 @@ _MEASURED = (
     C("recovery_running_s", "running\nagain s", shown=_within("recovery_running_s"), better=-1),
     C("recovery_lost_steps", "lost\nsteps", shown=_within("recovery_lost_steps"), better=-1),
     C("checkpoint_stall_s", "save\nstall s", shown=_within("checkpoint_stall_s"), better=-1),
-    C("checkpoint_bytes", type="integer"),
     C("strong_scaling_efficiency", "strong\nscaling", shown=_scaling("strong")),
     C("weak_scaling_efficiency", "weak\nscaling", shown=_scaling("weak")),
     C("stalls_percent", "stalls", shown=_percent("stalls_percent", 0.05)),
@@ -415,16 +401,13 @@ _MEASURED = (
     C("tokens_per_s", "tokens/s", decimals=0),
     C("tokens_per_s_per_device", decimals=0),
     C("expected_percent", "of\nothers", shown=_expected),
-    C("expected_differences", type="string"),
     C("cost_per_million_tokens", "cost per\nM tokens", shown=_cost("cost_per_million_tokens")),
     C("step_time_ms", "step time\nms", better=-1, words=_SPEED, by_runs=True),
     C("model_tflop_per_s_per_device", "model\nTFLOP/s\n/device"),
     C("log_tflop_per_s_per_device", "log's\nTFLOP/s\n/device"),
-    C("flop_formula", type="string"),
     C("mfu_percent", "MFU\n%", decimals=1),
     C("causal_mfu_percent", "causal\nMFU\n%", shown=_causal),
     C("hfu_percent", "HFU\n%", shown=_recomputed),
-    C("peak_tflop_per_s"),
     C("peak_source", type="string"),
     C("arithmetic", type=("bf16", "fp16", "tf32", "fp32", MIXED_FP8)),
     C("matmul_percent", "of\nmatmul\n%", decimals=1),
@@ -484,10 +467,8 @@ _TRAINED = (
     *(C(f"published_{key}", title, shown=_published(key)) for key, title in _PUBLISHED.items()),
     C("iterations_trained", "iterations\nof all", shown=_iterations, type="integer"),
     C("iterations_planned", type="integer"),
-    C("logged_lines", type="integer"),
     C("counted_lines", type="integer"),
     C("steps_measured", "steps", shown=_count("steps_measured"), type="integer"),
-    C("iterations_per_line", type="integer"),
     C("steps_skipped", "skipped\nsteps", shown=_count("steps_skipped"), hide=_ZERO, type="integer"),
     C("steps_nan", "NaN\nsteps", shown=_count("steps_nan"), hide=_ZERO, type="integer"),
     C("lines_paused", type="integer"),
@@ -501,8 +482,7 @@ _TRAINED = (
     C("warmup_iters", "warm-up", "setting", shown=_warmup, type="integer"),
     C("warmup_source", type=("found", "given")),
     C("device", "device", "setting", type="string"),
-    C("flop_vocab_size", "FLOP\nvocabulary", "setting", shown=_vocabulary, type="integer"),
-    C("flop_vocabulary", type=("padded", "unpadded")),
+    C("flop_vocabulary", "FLOP\nvocabulary", "setting", type="string"),
 )
 _EVERY = (*_NAMES, *_SETTINGS, *_MEASURED, *_memory(), *_TRAINED)
 COLUMNS: Mapping[str, Column] = {column.key: column for column in _EVERY}
@@ -555,6 +535,7 @@ def machine_names(rows: Sequence[Row]) -> list[str]:
 PEOPLE = frozenset(
     {"nodes_x_devices", "parallel", "batch", "window", "repeats"}
     | {f"{key}_difference" for key in THRESHOLDS}
+    | {f"published_{key}" for key in _PUBLISHED}
 )
 
 

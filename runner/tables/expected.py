@@ -96,7 +96,6 @@ def add_expectations(table: Sequence[Row], references: Sequence[Speed] | None = 
         for row in table:
             expected = row["expected"]
             row["figures"]["expected_percent"] = expected and expected["percent"]
-            row["figures"]["expected_differences"] = (expected and expected["differences"]) or None
             if not expected:
                 row["missing"]["expected_percent"] = "no known published figure matches"
 

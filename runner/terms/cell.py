@@ -162,7 +162,6 @@ class Matrix:
     seeds: tuple[int | None, ...] = ()
     left_out: tuple[int, ...] = ()
     target_loss: float | None = None
-    target_validation_loss: float | None = None
     shuffle_seed: int | None = None
     until_percent: float | None = None
     warmup_iters: int | None = None

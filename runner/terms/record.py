@@ -313,7 +313,6 @@ class Record:
     global_batch_size: int | None = None
     warmup_iters: int | None = 0
     target_loss: float | None = None
-    target_validation_loss: float | None = None
     activation_checkpointing: bool | None = False
     model: Architecture | None = None
     tokens_per_sample: int | None = None

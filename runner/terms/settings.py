@@ -53,7 +53,6 @@ class Settings:
     seeds: tuple[Seed | None, ...] = ()
     left_out: tuple[Annotated[int, Whole(1, MOST_REPEATS)], ...] = ()
     target_loss: Annotated[float, Number(0)] | None = None
-    target_validation_loss: Annotated[float, Number(0)] | None = None
     cells: tuple[AskedCell, ...]
     hidden: tuple[AskedCell, ...] = ()
     inventory: File
@@ -82,7 +81,7 @@ class Settings:
         for cell in (*content["cells"], *content["hidden"]):
             if cell["repeats"] is None:
                 del cell["repeats"]
-        for key in ("environment", "until_percent", "target_validation_loss"):
+        for key in ("environment", "until_percent"):
             if content[key] is None:
                 del content[key]
         for key in ("tuned", "imported", "redacted", "hidden", "left_out"):

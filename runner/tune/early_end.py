@@ -55,9 +55,7 @@ def typical_step_s(attempt: Attempt, run: Run) -> float | None:
         record = Record("", "", "", "", "", "", warmup_iters=run.warmup_iters, measurement=measured)
         record = replace(record, global_batch_size=batch, profile=run.cell.profile)
         steps = counted_intervals(record)
-        times = [
-            time for interval in steps if (time := step_time_ms(interval, batch)[0]) is not None
-        ]
+        times = [time for interval in steps if (time := step_time_ms(interval, batch)) is not None]
     except Exception:  # a log that grows: the next look, or the run's outcome, says what it holds
         return None
     enough = sum(interval.iterations for interval in steps) >= FEWEST_STEPS

@@ -112,9 +112,8 @@ class Readings:
             (row_cell,), (row,) = measured_cells([record_of(attempt, campaign)])
         except UserError as error:
             return replace(reading, ending="failed", reason=str(error))
-        return self._judged(
-            measured(reading, row_cell, candidate.cell(length), self.candidates.tuning), row
-        )
+        cell, tuning = candidate.cell(length), self.candidates.tuning
+        return self._judged(measured(reading, row_cell, row, cell, tuning), row)
 
     def _judged(self, reading: TuneReading, row: Row) -> TuneReading:
         """Refuse a run whose figures cannot be right, or that leaves too little memory."""
@@ -211,15 +210,16 @@ def ending_of(outcome: Outcome) -> TrialEnding | None:
     return "refused" if outcome.status == "diverged" else "failed"
 
 
-def measured(reading: TuneReading, run: MeasuredCell, cell: Cell, tuning: Tuning) -> TuneReading:
+def measured(
+    reading: TuneReading, run: MeasuredCell, row: Row, cell: Cell, tuning: Tuning
+) -> TuneReading:
     """Add a run's figures."""
-    statistics, measurement = run.statistics, run.record.measurement
-    time = statistics.step_time_ms
-    step_s = time.value / 1000 if time else None
+    figures, measurement, drift = row["figures"], run.record.measurement, run.statistics.drift
+    time = figures["step_time_ms"]
+    step_s = time / 1000 if time else None
     figure = step_s / work_of(cell, tuning) if step_s else None
     if tuning.objective == "energy":
-        figure = statistics.power.joules_per_token
-    drift = statistics.drift
+        figure = figures["energy_per_token_j"]
     peaks = (
         measurement.memory_used_mib,
         measurement.memory_reserved_mib,
@@ -230,7 +230,7 @@ def measured(reading: TuneReading, run: MeasuredCell, cell: Cell, tuning: Tuning
         step_s=step_s,
         figure=figure,
         memory_mib=next((peak for peak in peaks if peak), measurement.memory_rss_mib),
-        loss=statistics.final_loss,
+        loss=figures["final_loss"],
         drift_percent=drift.percent if drift and drift.beyond_noise else None,
         record=run.record,
     )

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.base.errors import UserError
-from runner.figures.cell_statistics import cell_statistics
-from runner.figures.summary import Summary
+from runner.figures.cell_figures import cell_figures
+from runner.figures.measured_cell import measured_cell
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.results.decide import is_finished
@@ -55,9 +55,8 @@ class RunFigures:
 
     def _value(self, attempt: Attempt) -> float | None:
         try:
-            statistics = cell_statistics([record_of(attempt, self.campaign)])
+            figures, _, _ = cell_figures(measured_cell([record_of(attempt, self.campaign)]))
         except UserError:
             return None
-        quantity: Summary | float | None = getattr(statistics, self.figure)
-        value = quantity.value if isinstance(quantity, Summary) else quantity
+        value: float | None = figures[self.figure]
         return value if value is not None and value > 0 else None

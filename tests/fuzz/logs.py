@@ -198,7 +198,7 @@ def check_result(result: dict[str, Any], steps: Sequence[Interval]) -> None:
     for name, of in MEDIANS.items():
         # By docs/parsers.md the one follows from the other and the line's batch size; of a line
         # without one from that of all others.
-        values = [of(step, step.global_batch_size or alone)[0] for step in steps]
+        values = [of(step, step.global_batch_size or alone) for step in steps]
         between(name, result[name], [value for value in values if value is not None])
 
 

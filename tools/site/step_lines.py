@@ -49,10 +49,10 @@ def _figures(kind: type[Kind], **sizes: int) -> set[str]:
     told = Known(sizes.get("tokens_per_sample"), sizes.get("devices"))
     told.complete(step)
     line, batch = step.interval(0), step.global_batch or sizes.get("global_batch")
-    tokens = line.tokens_per_s or (samples_per_s(line, batch)[0] and told.tokens_per_sample)
+    tokens = line.tokens_per_s or (samples_per_s(line, batch) and told.tokens_per_sample)
     rates = {
-        "samples_per_s": samples_per_s(line, batch)[0],
-        "step_time_ms": step_time_ms(line, batch)[0],
+        "samples_per_s": samples_per_s(line, batch),
+        "step_time_ms": step_time_ms(line, batch),
         "tokens_per_s": tokens,
         "device_tokens_per_s": line.device_tokens_per_s or (tokens and told.devices),
     }

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.figures.medians import median_interval
 from runner.figures.run_mean import FEWEST, run_mean
 from runner.figures.student import quantile, quantile_80
 
@@ -84,34 +83,6 @@ def test_batches_widen_what_neighbours_do_not_show() -> None:
     assert uneven > 3 * plain
 
 
-@pytest.mark.parametrize("count", [129, 200, 256, 500])
-@pytest.mark.parametrize("slow", [0.2, 0.45])
-def test_a_median_of_two_valued_steps_has_an_interval_that_holds_it(
-    count: int, slow: float
-) -> None:
-    """From 129 steps on, medians of pieces of an even size were means of the middle two."""
-    generator = RANDOM(11)
-    for _ in range(40):
-        steps = np.where(generator.random(count) < slow, 120.0, 100.0).tolist()
-        interval = median_interval([steps])
-        assert interval is not None
-        assert interval[0] <= np.median(steps) <= interval[1]
-        assert interval[0] == 100.0
-
-
-def test_a_medians_interval_holds_the_true_median_as_often_as_it_says() -> None:
-    generator, held = RANDOM(2), 0
-    for _ in range(400):
-        low, high = median_interval([generator.exponential(1, 200).tolist()]) or (0.0, 0.0)
-        held += low <= np.log(2) <= high
-    assert 0.93 * 400 <= held <= 0.995 * 400
-
-
-def test_medians_of_several_runs_have_students_interval() -> None:
-    low, high = median_interval([[99.0] * 5, [100.0] * 5, [101.0] * 5]) or (0.0, 0.0)
-    assert (low, high) == pytest.approx((100 - 4.3027 / 3**0.5, 100 + 4.3027 / 3**0.5))
-
-
 @pytest.mark.parametrize(
     ("freedom", "at_975", "at_80"),
     [
@@ -132,5 +103,3 @@ def test_any_steps_have_a_mean_within_them(times: list[float]) -> None:
     run = run_mean(times)
     assert min(times) * 0.999 <= run.mean <= max(times) * 1.001
     assert run.half is None or run.half >= 0
-    interval = median_interval([times])
-    assert interval is None or min(times) <= interval[0] <= interval[1] <= max(times)

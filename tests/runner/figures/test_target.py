@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runner.figures.cell_statistics import cell_statistics
+from runner.figures.cell_figures import cell_figures
 from runner.figures.flops import Decoder
 from runner.figures.loss_curves import Spans
+from runner.figures.measured_cell import measured_cell
 from runner.figures.target import (
     LEVEL,
     Arrival,
@@ -27,9 +28,7 @@ from runner.figures.target import (
     compare_learning,
     learn_alike,
     time_to_target,
-    time_to_validation_target,
 )
-from runner.tables.build import measured
 from runner.tables.campaign_table import to_table
 from runner.terms.record import Energy, Interval, Measurement, Record
 from tests.runner.documents import rows
@@ -169,11 +168,11 @@ def test_a_batch_that_grows_is_counted_line_by_line() -> None:
     assert found.arrivals[0].samples == (10 * 4 + 11 * 8) / 21
     line = Interval(10, 10, 500.0, energy_j=2.0, global_batch_size=4)
     ten = replace(first, warmup_iters=0, measurement=Measurement((line,)))
-    joules = cell_statistics([ten]).power.log_joules_per_token
-    assert joules == pytest.approx(10 * 2 / (10 * 4 * 1024))
-    power = cell_statistics([grown]).power
-    assert power.joules_per_token == pytest.approx(220 / (20 * 8 * 1024))
-    assert power.log_joules_per_token == pytest.approx(30 * 2 / ((10 * 4 + 20 * 8) * 1024))
+    power = cell_figures(measured_cell([ten]))[0]
+    assert power["energy_per_token_log_j"] == pytest.approx(10 * 2 / (10 * 4 * 1024))
+    power = cell_figures(measured_cell([grown]))[0]
+    assert power["energy_per_token_j"] == pytest.approx(220 / (20 * 8 * 1024))
+    assert power["energy_per_token_log_j"] == pytest.approx(30 * 2 / ((10 * 4 + 20 * 8) * 1024))
 
 
 def test_what_is_not_known_of_a_run_is_missing_with_its_reason() -> None:
@@ -325,28 +324,3 @@ def test_of_20_honest_pairs_at_most_3_alarm_and_a_planted_fault_is_caught(
     assert sum(each.verdict != "alike" for each in honest) <= 3
     assert [each.verdict for each in faulty] == ["slower"] * 20
     assert max(each.p or 0 for each in faulty) < LEVEL / 2
-
-
-def evaluated(*losses: tuple[int, float], target: float | None = 3.28) -> Record:
-    """A run of 300 iterations that was evaluated; modded-nanogpt's record is of 3.28."""
-    plain = run([5.0] * 300)
-    measured = replace(plain.measurement, validation=losses)
-    return replace(plain, target_validation_loss=target, target_loss=None, measurement=measured)
-
-
-def test_a_target_of_the_loss_on_validation_data_is_reached_at_its_first_evaluation() -> None:
-    one = evaluated((125, 3.9), (250, 3.279), (300, 3.27))
-    found = time_to_validation_target([one])
-    assert found is not None
-    assert (found.figures["iterations"].median, found.figures["seconds"].median) == (250, 125.0)
-    assert found.reached == 1
-    late = time_to_validation_target([evaluated((125, 3.9), (300, 3.3))])
-    assert late is not None
-    assert late.missing["iterations"] == "not reached in 300 iterations"
-    assert time_to_validation_target([evaluated((125, 3.0), target=None)]) is None
-    none = time_to_validation_target([evaluated()])
-    assert none is not None
-    assert none.missing["seconds"] == "the log has no loss on validation data"
-    (run,), (row,) = measured([one])
-    assert run.validation_target == found
-    assert "validation target" in " ".join(to_table([row], 400, wide=True, all_notes=True).split())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.figures.cell_statistics import cell_statistics
 from runner.figures.counted_steps import warmup_of
-from runner.figures.drift import drift
+from runner.figures.run_mean import drift
 from runner.figures.warmup import FEWEST, steady_from
 from runner.terms.record import Interval
 from tests.runner.figures.test_cell_statistics import record, steps
@@ -70,7 +70,7 @@ def test_warmup_is_found_where_none_is_given_and_said() -> None:
     got = cell_statistics([run])
     assert (got.warmup, got.warmup_found) == (4, True)
     assert got.window == (5, 44)
-    assert got.steps_measured == 40
+    assert sum(got.steps_by_run) == 40
 
 
 def test_warmup_is_found_in_throughput_where_a_log_has_no_times() -> None:

@@ -28,8 +28,7 @@ SAME = {
         f"memory_{kind}_mib": f"memory_{kind}_mib"
         for kind in ("allocated", "reserved", "used", "rss")
     },
-    **{"logged_lines": "logged_lines", "last_iteration": "iterations_trained"},
-    "planned_iterations": "iterations_planned",
+    **{"last_iteration": "iterations_trained", "planned_iterations": "iterations_planned"},
 }
 
 

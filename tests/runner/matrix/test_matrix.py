@@ -313,7 +313,6 @@ def test_anchors_and_merges_work_and_a_key_beside_them_wins() -> None:
 def test_repeats_until_a_speed_is_known(until: str) -> None:
     found = parse(f"{SYSTEM}repeats: {{until: {until}, most: 10}}")
     assert (found.until_percent, found.repeats, found.first_numbers) == (5.0, 10, [1, 2, 3])
-    assert parse(f"{SYSTEM}target_validation_loss: 3.28").target_validation_loss == 3.28
     assert parse(f"{SYSTEM}repeats: 4").first_numbers == [1, 2, 3, 4]
 
 
