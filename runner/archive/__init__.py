@@ -1,1 +1,1 @@
-"""Archives of campaigns, redaction, logs from elsewhere."""
+"""Campaigns as one file: exports, publications (docs/how-to/publish.md), imports of logs."""

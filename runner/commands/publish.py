@@ -19,7 +19,7 @@ from runner.terms.printed_answers import (
 )
 
 if TYPE_CHECKING:
-    from runner.publish.fitness import Refused
+    from runner.archive.publication import Refused
 
 DESCRIPTION = """\
 Write a campaign as a bundle that a stranger can check and run again: logs, exact commands, pins,
@@ -86,8 +86,8 @@ def run(chosen: argparse.Namespace) -> int:
     from rich.filesize import decimal
 
     from runner.archive import archive
-    from runner.publish.bundle import UnfitToPublishError, publish, readme_alone
-    from runner.publish.readme import file_name
+    from runner.archive.bundle import UnfitToPublishError, publish, readme_alone
+    from runner.archive.readme import file_name
 
     as_json = chosen.format == "json"
     if chosen.check:
@@ -146,8 +146,8 @@ def run(chosen: argparse.Namespace) -> int:
 def _check(chosen: argparse.Namespace) -> int:
     """Print what does not follow; exit code 1 where something does not."""
     from runner.archive import archive
-    from runner.publish.check import check, entity
-    from runner.publish.publication import UNTOLD
+    from runner.archive.check import check, entity
+    from runner.archive.publication import UNTOLD
 
     if chosen.entity or chosen.redact or chosen.anyway:
         raise UserError("--check reads a bundle as it is; leave the other options out")

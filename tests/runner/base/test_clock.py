@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.archive.bundle import _day as day_of_bundle
 from runner.base.clock import day, minute, second
 from runner.compare.regression_list import when
 from runner.folder.queued import Queued
-from runner.publish.bundle import _day as day_of_bundle
 from runner.results.records import records_of
 from runner.tables.build import measured
 from tests.runner.builders import small_cluster, small_matrix

@@ -10,8 +10,8 @@ import yaml
 from node.facts.kinds import ENVIRONMENT
 from node.schema import UnfitError
 from node.validated_text import FileName, Pin
+from runner.archive.publication import InstalledPin, Lock
 from runner.base.paths import PROJECT
-from runner.publish.publication import InstalledPin, Lock
 from runner.systems.common.pins import pins
 from runner.systems.common.registry import system_names
 from runner.terms.inspected import ENV, Inspected

@@ -1,18 +1,42 @@
-"""What is published: a campaign's rows, machines and environments, and who says so. Data."""
+"""What is published: a campaign's rows, machines and environments, and who says so. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from node.printable import printable
 from runner.figures.measured_cell import MeasuredCell
-from runner.publish.fitness import Refused
-from runner.tables.row import Row
+from runner.figures.publishable import CODES
+from runner.tables.row import PUBLISHABLE, Row
 from runner.terms.inspected import Inspected
 from runner.terms.run import Run
 from runner.terms.settings import Settings
 
 UNTOLD = "not said"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A cell that is not publishable: its codes to why, worst first."""
+
+    cell: str
+    why: Mapping[str, str]
+
+    @property
+    def words(self) -> str:
+        """Say it in a line: each code, why, and the cure of the worst."""
+        whys = "; ".join(f"{code}: {printable(why)}" for code, why in self.why.items())
+        return f"{printable(self.cell)}: {whys}. {CODES[next(iter(self.why))].cure}."
+
+
+def refused(table: Sequence[Row]) -> list[Refused]:
+    """Return the cells that are not publishable, in the table's order."""
+    return [
+        Refused(row["cell"], row["verdict_reasons"])
+        for row in table
+        if row["verdict"] != PUBLISHABLE
+    ]
 
 
 @dataclass(frozen=True)

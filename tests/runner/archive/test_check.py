@@ -10,10 +10,10 @@ import pytest
 
 from runner.__main__ import main
 from runner.archive.archive import opened
+from runner.archive.check import check
 from runner.base.paths import PROJECT
-from runner.publish.check import check
-from tests.runner.publish import bundles
-from tests.runner.publish.bundles import changed, each_json, each_log, made_again
+from tests.runner.archive import bundles
+from tests.runner.archive.bundles import changed, each_json, each_log, made_again
 
 RUNS = "*/repeat*/attempt*"
 Change = Callable[[Path], None]

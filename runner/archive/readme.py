@@ -12,12 +12,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from runner.archive.publication import UNTOLD, Publication
 from runner.base.escapes import MarkdownText
 from runner.base.masking import Masks
 from runner.base.paths import TEMPLATES
 from runner.base.text import counted
 from runner.plan.script import quoted
-from runner.publish.publication import UNTOLD, Publication
 from runner.tables.campaign_table import to_markdown
 from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import PUBLISHABLE

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from runner.__main__ import main
+from runner.archive import environments
+from runner.archive.environments import installed
+from runner.archive.readme import fenced
 from runner.folder.campaign import Campaign
-from runner.publish import environments
-from runner.publish.environments import installed
-from runner.publish.readme import fenced
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 from runner.terms.inspected import Inspected

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.archive import archive
+from runner.archive.environments import installed, texts
 from runner.archive.export import Gathered, gathered
+from runner.archive.publication import Publication, Refused, refused
+from runner.archive.readme import readme
 from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.base.escapes import plain
@@ -17,10 +20,6 @@ from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.stored import UnreadableError
-from runner.publish.environments import installed, texts
-from runner.publish.fitness import Refused, refused
-from runner.publish.publication import Publication
-from runner.publish.readme import readme
 from runner.tables.row import PUBLISHABLE
 from runner.terms.run import Run
 

@@ -1,1 +1,0 @@
-"""Prepare a campaign for publication: checks, bundle, renders. docs/how-to/publish.md."""
