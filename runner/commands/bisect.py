@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import existing_path
-from runner.base.streams import say
+from runner.commands.study_options import (
+    FORMATS,
+    add_study_options,
+    limits,
+    percentage,
+    run_study,
+)
 
 if TYPE_CHECKING:
-    from runner.terms.bisected import Bisected
-    from runner.versions.bisect_session import BisectSession
+    from runner.launch.view import View
+    from runner.study.running import Session
     from runner.versions.version import Version
 
 DESCRIPTION = """\
@@ -26,7 +32,7 @@ is sure enough.
 
   python -m runner bisect perf.yaml --good v1.4 --bad HEAD
   python -m runner bisect perf.yaml --good torch==2.11.0 --bad torch==2.13.0
-  python -m runner bisect perf.yaml --good v1.4 --bad HEAD --figure memory_allocated_mib
+  python -m runner bisect perf.yaml --good v1.4 --bad HEAD --figure memory
   python -m runner bisect perf.yaml --good v1.4 --bad HEAD --answer    what is known so far
 
 Commits are those of FILE's own git repository (or --repository), by first parents. A
@@ -35,10 +41,6 @@ stopped. docs/how-to/bisect.md says how sure the answer is, and why.
 
 exit codes: 0 found, 1 not over, 2 bad input, 3 no change that counts, 130 Ctrl-C
 """
-FIGURES = (
-    *("samples_per_s", "step_time_ms", "memory_rss_mib", "memory_allocated_mib"),
-    *("memory_reserved_mib", "memory_used_mib"),
-)
 
 
 def add_parser(commands: Commands) -> None:
@@ -48,8 +50,8 @@ def add_parser(commands: Commands) -> None:
         "bisect",
         "which commit or package version made it slower?",
         DESCRIPTION,
-        answers=("bisect",),
-        formats=("table", "markdown", "json"),
+        answers=("answer", "dry_run"),
+        formats=FORMATS,
     )
     command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
@@ -67,85 +69,32 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--figure",
-        choices=FIGURES,
-        default=FIGURES[0],
-        help=f"what changed (default: {FIGURES[0]})",
+        choices=("speed", "memory"),
+        default="speed",
+        help="what changed (default: speed)",
     )
     command.add_argument(
-        "--sure", type=_sure, default=99.0, metavar="PERCENT",
+        "--sure", type=percentage(51, 99.9999), default=99.0, metavar="PERCENT",
         help="probability that the answer must have (default: 99)",
     )  # fmt: skip
-    command.add_argument(
-        "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also in the middle of a run; the same command resumes",
-    )  # fmt: skip
-    command.add_argument(
-        "--answer", action="store_true", help="print what is known so far; no connection"
-    )
-
-
-def _sure(word: str) -> float:
-    try:
-        value = float(word.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not 51 <= value <= 99.9999:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage of 51 to 99.9999")
-    return value
-
-
-def _seconds(word: str) -> float:
-    from runner.commands.bench import _seconds as seconds
-
-    return seconds(word)
+    add_study_options(command)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Build and run until it is known; the exit code."""
-    from runner.base.console import one_line
     from runner.launch.view import View
-    from runner.versions.bisect_answer import to_text
-    from runner.versions.building import BuildInterruptedError
 
-    session = _session(chosen)
-    if chosen.answer:
-        if not session.campaign.begun:
-            raise UserError(f"nothing of campaign {session.campaign.name} has run yet")
-        session.resume()
-        bisected = session.bisected()
-        say(to_text(bisected, chosen.format), end="")
-        return _code(bisected)
     view = View()
-    session.builder.console = view.console
-    view.console.print(
-        one_line(
-            f"bisect: {len(session.versions)} versions from {session.versions[0].title} to"
-            f" {session.versions[-1].title}, campaign {session.campaign.name}"
-        )
-    )
-    try:
-        tally, bisected = session.run(view, chosen.stop_after)
-    except BuildInterruptedError:
-        session.save()
-        return 130
-    except BaseException as error:
-        view.broken_off(error)
-        raise
-    say(to_text(bisected, chosen.format), end="")
-    return 130 if tally is not None and tally.interrupted else _code(bisected)
+    return run_study(_session(chosen, view), chosen, view)
 
 
-def _code(bisected: Bisected) -> int:
-    from runner.versions.bisect_answer import FOUND, NO_CHANGE
-
-    return {FOUND: 0, NO_CHANGE: 3}.get(bisected.answer.ended, 1)
-
-
-def _session(chosen: argparse.Namespace) -> BisectSession:
+def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.inventory.inventory import load_inventory
+    from runner.launch.engines import engine_of
     from runner.matrix.file import load_matrix
     from runner.matrix.select import select
-    from runner.versions.bisect_session import BisectOptions, BisectSession
+    from runner.study.running import Session
+    from runner.versions.bisect_study import RETRIES, BisectStudy
     from runner.versions.building import Builder
 
     inventory = cache(partial(load_inventory, chosen.inventory))
@@ -154,15 +103,10 @@ def _session(chosen: argparse.Namespace) -> BisectSession:
     if len(cells) > 1 or matrix.tune is not None:
         names = ", ".join(cell.name for cell in cells[:5])
         raise UserError(f"bisect takes one cell, and there are {len(cells)} ({names}); use --only")
-    options = BisectOptions(chosen.figure, chosen.sure / 100)
-    return BisectSession(
-        replace(matrix, cells=tuple(cells)),
-        inventory(),
-        chosen.runs,
-        _versions(chosen),
-        options,
-        Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent),
-    )
+    asked = replace(matrix, cells=tuple(cells))
+    study = BisectStudy(asked, _versions(chosen), chosen.figure, chosen.sure / 100)
+    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent, view.console)
+    return Session(study, inventory(), chosen.runs, engine_of, builder, limits(chosen, RETRIES))
 
 
 def _versions(chosen: argparse.Namespace) -> list[Version]:

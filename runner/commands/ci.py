@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
-from runner.base.streams import say, terminal_width
+from runner.commands.study_options import (
+    FORMATS,
+    add_study_options,
+    limits,
+    percentage,
+    run_study,
+)
 
 if TYPE_CHECKING:
-    from runner.versions.ci_session import CiSession
+    from runner.launch.view import View
+    from runner.study.running import Session
     from runner.versions.version import Version
 
 DESCRIPTION = """\
@@ -42,8 +49,8 @@ def add_parser(commands: Commands) -> None:
         "ci",
         "is this version of a trainer slower than another one?",
         DESCRIPTION,
-        answers=("ci",),
-        formats=("table", "markdown", "json"),
+        answers=("answer", "dry_run"),
+        formats=FORMATS,
     )
     command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `pins`")
     add_inventory(command)
@@ -68,17 +75,14 @@ def add_parser(commands: Commands) -> None:
         " step_time_ms where no batch is known); may be repeated",
     )  # fmt: skip
     command.add_argument(
-        "--alarm", type=_alarm, default=1.0, metavar="PERCENT",
+        "--alarm", type=percentage(0.001, 50), default=1.0, metavar="PERCENT",
         help="of 100 comparisons of equal versions, how many may be called worse (default: 1)",
     )  # fmt: skip
     command.add_argument(
         "--retry", type=int, default=1, metavar="N",
         help="retry a failed run up to N times (default: 1)",
     )  # fmt: skip
-    command.add_argument(
-        "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also in the middle of a run; the same command resumes",
-    )  # fmt: skip
+    add_study_options(command)
     command.add_argument(
         "--markdown", type=Path, metavar="FILE", help="also write the answer as Markdown"
     )
@@ -92,60 +96,22 @@ def _pairs(word: str) -> int:
     return int(word)
 
 
-def _alarm(word: str) -> float:
-    """Read a percentage above 0, of at most 50."""
-    try:
-        value = float(word.removesuffix("%"))
-    except ValueError:
-        value = 0.0
-    if not 0.001 <= value <= 50:
-        raise argparse.ArgumentTypeError(f"{word!r} is not a percentage of 0.001 to 50")
-    return value
-
-
-def _seconds(word: str) -> float:
-    from runner.commands.bench import _seconds as seconds
-
-    return seconds(word)
-
-
 def run(chosen: argparse.Namespace) -> int:
     """Build, run and compare; the exit code."""
-    from runner.base.console import one_line
-    from runner.base.files import write_text
     from runner.launch.view import View
-    from runner.versions.building import BuildInterruptedError
-    from runner.versions.ci_text import CODES, to_junit, to_text
 
     view = View()
-    session = _session(chosen)
-    session.builder.console = view.console
-    title_words = " against ".join(version.title for version in session.versions[::-1])
-    view.console.print(one_line(f"ci: {title_words}, campaign {session.campaign.name}"))
-    try:
-        result = session.run(view, chosen.stop_after)
-    except BuildInterruptedError:
-        return 130
-    except BaseException as error:
-        view.broken_off(error)
-        raise
-    if result.tally is not None and result.tally.interrupted:
-        return 130
-    title = f"{session.matrix.name}, {session.options.head.title}"
-    say(to_text(result, title, chosen.format, terminal_width()), end="")
-    if chosen.markdown is not None:
-        write_text(chosen.markdown, to_text(result, title, "markdown", 0))
-    if chosen.junit is not None:
-        write_text(chosen.junit, to_junit(result, title))
-    return CODES[result.verdict]
+    return run_study(_session(chosen, view), chosen, view)
 
 
-def _session(chosen: argparse.Namespace) -> CiSession:
+def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.compare.verdicts import thresholds
     from runner.inventory.inventory import load_inventory
+    from runner.launch.engines import engine_of
     from runner.matrix.file import load_matrix
+    from runner.study.running import Session
     from runner.versions.building import Builder
-    from runner.versions.ci_session import CiOptions, CiSession
+    from runner.versions.ci_study import CiStudy
 
     inventory = cache(partial(load_inventory, chosen.inventory))
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
@@ -154,19 +120,21 @@ def _session(chosen: argparse.Namespace) -> CiSession:
     quantities = {
         word.partition("=")[0].strip() for text in chosen.threshold for word in text.split(",")
     }
-    limits = {
+    counted = {
         key: value for key, value in thresholds(chosen.threshold).items() if key in quantities
     }
-    options = CiOptions(
+    study = CiStudy(
+        matrix,
         head=_version(chosen, chosen.head, "--head"),
         base=_version(chosen, chosen.base, "--base"),
-        limits=limits,
+        limits=counted,
         pairs=chosen.pairs,
         alarm_percent=chosen.alarm,
-        retry=max(chosen.retry, 0),
     )
-    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent)
-    return CiSession(matrix, inventory(), chosen.runs, options, builder)
+    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent, view.console)
+    return Session(
+        study, inventory(), chosen.runs, engine_of, builder, limits(chosen, chosen.retry)
+    )
 
 
 def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:

@@ -49,14 +49,16 @@ def _build(chosen: argparse.Namespace) -> int:
     from runner.base.console import Screen
     from runner.inventory.inventory import load_inventory
     from runner.matrix.file import load_matrix
-    from runner.versions.building import Builder, BuildInterruptedError, used_by
+    from runner.study.study import BuildInterruptedError
+    from runner.versions.building import Builder
+    from runner.versions.version import used_by
 
     matrix = load_matrix(chosen.matrix, load_inventory(chosen.inventory).devices_of)
     console = Screen(stderr=True) if chosen.format == "json" else None
     builder = Builder(chosen.inventory, chosen.runs, chosen.matrix.resolve().parent, console)
     sets = {cell.pin: matrix.pins[cell.pin] for cell in matrix.cells if cell.pin in matrix.pins}
     try:
-        failed = builder.build(used_by(list(matrix.cells), sets))
+        failed = builder.build(used_by(matrix.cells, sets))
     except BuildInterruptedError:
         complain("stopped; run the same command to continue")
         return 130

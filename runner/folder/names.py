@@ -1,7 +1,7 @@
 """What the files of a campaign are called, each once: for bench, the launch plugin and readers.
 
     runs/<campaign>/campaign.json  events.jsonl  lock  bench.log  relied.json  .switches.json
-                    tune.json  winner.yaml  bisect.json
+                    answer.json  winner.yaml
       inspect/<host>.json
       <cell>-<hash8>/repeat<K>/attempt<N>/
           run.json  launch.sh  halt  queue.json  products.json  outcome.json
@@ -83,9 +83,9 @@ RELIED = "relied.json"  # the files of a trainer's own folder
 ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the other
 SWITCHES = ".switches.json"  # the hosts of each leaf switch, by which jobs order their ranks
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
+ANSWER = "answer.json"  # what a study found so far
 TUNED = "tune.json"  # what the search of a campaign with `tune` found
-BISECTED = "bisect.json"  # how far the bisection of a campaign is
-WINNER = "winner.yaml"  # its winner as a matrix
+WINNER = "winner.yaml"  # of a search, as a matrix
 MACHINE = "machine.json"  # of a folder in TUNE
 PUBLISHED = "publication.json"  # of a bundle that `publish` wrote, who and what it is
 PROGRAMS = "programs"  # what runs on the nodes of its jobs

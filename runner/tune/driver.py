@@ -12,10 +12,10 @@ from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
 from runner.launch.engine import Wanted
 from runner.results.decide import is_finished
+from runner.study.early_end import ended_early
 from runner.terms.cell import Cell, Matrix
 from runner.terms.run import Run
 from runner.tune.beliefs import Knowledge
-from runner.tune.early_end import ended_early
 from runner.tune.knob_candidates import Candidates, RaceCandidate
 from runner.tune.readings import Readings, TuneReading, trials_of
 from runner.tune.search import NextRun, Search, SearchEnd, TuneRules

@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,12 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.launch.playbook import INTERRUPTED, PlaybookEnd, run_playbook
 from runner.matrix.pins_key import HERE, NO_COMMIT
+from runner.study.study import BuildInterruptedError, PinSets
 from runner.systems.common.pins import pins
-from runner.terms.cell import Cell
 from runner.versions.git_history import repository_of
 
 PLAYBOOK = "software.yml"
 MOST_WORDS = 300  # of why a pin set could not be built
-PinSets = Mapping[str, Mapping[str, Any]]
-
-
-class BuildInterruptedError(Exception):
-    """Ctrl-C came while pin sets were built; the same command goes on."""
 
 
 @dataclass
@@ -108,14 +103,3 @@ def _last_error(log: Path) -> str:
         messages[-1] if messages else (fatal or text.splitlines() or ["Ansible said nothing"])[-1]
     )
     return " ".join(reason.replace("\\n", " ").split())[-MOST_WORDS:]
-
-
-def used_by(cells: Sequence[Cell], sets: PinSets) -> dict[str, dict[str, Any]]:
-    """Return the pin sets that cells name, by system: those given, and systems' own."""
-    by_system: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        system_sets = {} if cell.system == "command" else pins(cell.system)
-        pin_set = sets.get(cell.pin) or system_sets.get(cell.pin)
-        if pin_set is not None:
-            by_system.setdefault(cell.system, {})[cell.pin] = pin_set
-    return by_system

@@ -15,6 +15,7 @@ from node.validated_text import FileName
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
 from runner.matrix.pins_key import NO_COMMIT, package_of, with_commit, with_package
+from runner.study.study import PinSets, Seen
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell
 
@@ -147,3 +148,27 @@ def refuse_open(cells: Iterable[VersionCell]) -> None:
                 f"pin set {version_cell.cell.pin}: its source names no commit; write commit: with"
                 " its 40 digits, or compare commits in place of packages"
             )
+
+
+def used_by(cells: Iterable[Cell], sets: PinSets) -> dict[str, dict[str, Any]]:
+    """Return the pin sets that cells name, by system: those given, and systems' own."""
+    by_system: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        system_sets = {} if cell.system == "command" else pins(cell.system)
+        pin_set = sets.get(cell.pin) or system_sets.get(cell.pin)
+        if pin_set is not None:
+            by_system.setdefault(cell.system, {})[cell.pin] = pin_set
+    return by_system
+
+
+def to_build(items: Iterable[VersionCell], seen: Seen) -> dict[str, dict[str, Any]]:
+    """Return the pin sets of versions that nobody has tried to build, by system."""
+    missing = [item for item in items if item.cell.pin not in seen.builds]
+    sets = {item.cell.pin: item.pin_set for item in missing if item.pin_set is not None}
+    return used_by([item.cell for item in missing], sets)
+
+
+def failed_builds(items: Iterable[VersionCell], seen: Seen) -> dict[str, str]:
+    """Return why, of the pin sets of versions that could not be built."""
+    built = {item.cell.pin: seen.builds.get(item.cell.pin) for item in items}
+    return {pin: one.failed for pin, one in built.items() if one and one.failed}

@@ -113,8 +113,9 @@ def test_bisect_names_the_slow_commit(
         repository(place, trainer, slow)
         words = ("bisect", str(place / "perf.yaml"), "--good", f"main~{COMMITS}", "--bad", "main")
         held, _ = asked(tmp_path, number, *words)
-        answer = held.get("answer") or {}
-        answers.append((slow, answer.get("earliest"), answer.get("final"), len(held["pairs"])))
+        answer, (table,) = held["detail"], held["tables"]
+        pairs = sum(row["runs"] for row in table["rows"]) // 2
+        answers.append((slow, answer["earliest"], answer["final"], pairs))
     right = sum(earliest == final == slow for slow, earliest, final, _ in answers)
     record_property("trainer", trainer)
     record_property("rightly named", f"{right} of {tries}")

@@ -104,11 +104,12 @@ def test_ci_is_killed_goes_on_and_says_worse(trainer: Trainer, tmp_path: Path) -
     assert done.returncode == 1, done
     answer = json.loads(done.stdout)
     assert answer["verdict"] == "worse"
-    (cell,) = answer["comparison"]["cells"]
+    comparison = answer["detail"]["comparison"]
+    (cell,) = comparison["cells"]
     assert cell["measures"]["samples_per_s"]["difference_percent"] == pytest.approx(-50, abs=15)
     assert before <= trainer.ended()
     assert len(trainer.ended()) <= 9  # one that was killed may have been made again
-    facts = {one["key"]: (one["a"], one["b"]) for one in answer["comparison"]["environment"]}
+    facts = {one["key"]: (one["a"], one["b"]) for one in comparison["environment"]}
     assert facts["source"] == (good[:12], bad[:12])
     assert facts["trainer"] == (str(SLOW - 1), str(SLOW))
     assert "**perf," in comment.read_text()
@@ -124,12 +125,13 @@ def test_bisect_is_killed_goes_on_and_skips_what_does_not_build(trainer: Trainer
     done = trainer.run("bisect", *words, "--format", "json")
     assert done.returncode == 0, done
     held = json.loads(done.stdout)
-    assert held["answer"]["ended"] == "found"
-    assert (held["answer"]["earliest"], held["answer"]["final"]) == (SLOW, SLOW)
-    assert held["versions"][SLOW]["subject"] == f"change {SLOW}"
+    assert held["verdict"] == "found"
+    versions = held["detail"]["versions"]
+    assert (held["detail"]["earliest"], held["detail"]["final"]) == (SLOW, SLOW)
+    assert versions[SLOW]["subject"] == f"change {SLOW}"
     assert before <= trainer.ended()
-    if held["versions"][BROKEN]["skipped"]:
-        assert held["versions"][BROKEN]["skipped"].startswith("it cannot be built")
+    if versions[BROKEN]["skipped"]:
+        assert versions[BROKEN]["skipped"].startswith("it cannot be built")
     said = trainer.run("bisect", *words, "--answer")
     assert f'"change {SLOW}"' in said.stdout
 

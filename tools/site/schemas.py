@@ -15,7 +15,6 @@ from runner.launch.campaign_status import _DRAWN, Status
 from runner.results.parsed import LogResult
 from runner.tables.columns import COLUMNS, PEOPLE
 from runner.tables.row import Row, RowRun
-from runner.terms.bisected import Bisected
 from runner.terms.outcome import Outcome
 from runner.terms.printed_answers import ANSWERS
 from runner.terms.run import Run
@@ -387,6 +386,21 @@ def _regressions() -> Schema:
     )
 
 
+def _study() -> Schema:
+    table = keys(title=TEXT, columns=named(TEXT), rows=listed(named({})))
+    return keys(
+        schema=VERSION,
+        kind=TEXT,
+        verdict=TEXT,
+        exit_code=WHOLE,
+        sentence=TEXT,
+        tables=listed(table),
+        notes=listed(TEXT),
+        cost_node_hours=NUMBER,
+        detail=named({}),
+    )
+
+
 def _answer(noun: type) -> Schema:
     schema = of(noun)
     return {**schema, "properties": {**schema["properties"], "schema": VERSION}}
@@ -397,17 +411,7 @@ _LOG = with_keys(of(LogResult), schema=VERSION)
 PRINTED: Mapping[str, tuple[str, Schema]] = {
     **{name: (noun.__doc__ or "", _answer(noun)) for name, noun in ANSWERS.items()},
     "accept": ("What `accept` found (docs/how-to/accept.md).", _accept()),
-    "bisect": ("What `bisect` found (docs/how-to/bisect.md): bisect.json.", _answer(Bisected)),
-    "ci": (
-        "Whether a version is slower (docs/how-to/ci.md).",
-        keys(
-            schema=VERSION,
-            verdict=TEXT,
-            exit_code=WHOLE,
-            failed=listed(TEXT),
-            comparison=maybe(_compare()),
-        ),
-    ),
+    "answer": ("What `tune`, `ci` or `bisect` found, or would do (docs/how-to/).", _study()),
     "compare": ("Two campaigns, worst cells first (docs/runs.md).", _compare()),
     "doctor": ("What `doctor` and `verify` found (docs/doctor.md).", _doctor()),
     "dry_run": ("What each cell's first run would start, on each node.", _dry_run()),

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
 from tests.runner.tune.test_search_on_nodes import plain
@@ -43,7 +41,7 @@ def ran(words: Iterable[object]) -> str:
     return " ".join(map(str, words))
 
 
-def scenarios(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def scenarios(folder: Path) -> Iterator[str]:
     """Search, and yield what was decided."""
     for name, (behave, options) in SEARCHES.items():
         tuning = Tuning(folder / name, behave, **options)
@@ -57,33 +55,33 @@ def scenarios(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ("bisect, a broken end", 7, {12}, set()),
     ):
         (folder / name).mkdir()
-        bisection = Bisection(folder / name, monkeypatch, slow)
+        bisection = Bisection(folder / name, slow)
         bisection.broken, bisection.fails = broken, fails
-        answer = bisection.go().answer
+        found = bisection.go().detail
         pairs = (str(bisection.place(pin)) for pin in bisection.nodes.ran)
-        found = f"{answer.earliest} to {answer.final} {answer.probability:.4f}"
-        ends = None if answer.ends_percent is None else f"{answer.ends_percent:.3f}"
-        yield f"{name}: {ran(pairs)} -> {found} {answer.no_change:.4f} {ends}"
+        named = f"{found['earliest']} to {found['final']} {found['probability']:.4f}"
+        ends = found["ends"] and f"{found['ends']['percent']:.3f}"
+        yield f"{name}: {ran(pairs)} -> {named} {found['no_change']:.4f} {ends}"
     for name, slower, pairs_asked, failing in (
         ("ci, slower", 1.1, 4, set()),
         ("ci, equal", 1.0, 8, set()),
         ("ci, failing", 1.0, 2, {NEW[:12]}),
     ):
-        ci = Ci(folder / name, monkeypatch)
+        ci = Ci(folder / name)
         ci.slower, ci.fails = slower, failing
         result = ci.go(pairs=pairs_asked)
-        cells = result.comparison.cells if result.comparison else ()
-        measures = [cell.measures["samples_per_s"] for cell in cells]
-        figures = (f"{m.difference_percent:.3f} {m.noise_percent or 0:.3f}" for m in measures)
+        cells = (result.detail["comparison"] or {"cells": []})["cells"]
+        measures = [cell["measures"]["samples_per_s"] for cell in cells]
+        figures = (f"{m['difference_percent']:.3f} {m['noise_percent'] or 0:.3f}" for m in measures)
         yield f"{name}: {ran(pin[-1] for pin in ci.nodes.ran)} -> {result.verdict} {ran(figures)}"
 
 
-def test_the_same_searches_decide_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_searches_decide_the_same(tmp_path: Path) -> None:
     held = GOLDEN.read_text(encoding="utf-8").splitlines()
-    assert [line.rstrip() for line in scenarios(tmp_path, monkeypatch)] == held
+    assert [line.rstrip() for line in scenarios(tmp_path)] == held
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        lines = [line.rstrip() for line in scenarios(Path(name), patch)]
+    with tempfile.TemporaryDirectory() as name:
+        lines = [line.rstrip() for line in scenarios(Path(name))]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -9,10 +9,10 @@ import pytest
 from runner.__main__ import parser
 from runner.base.errors import UserError
 from runner.commands import bisect as command
-from runner.folder.bisect_file import load_bisected
-from runner.terms.bisected import Bisected
-from runner.versions.bisect_answer import FOUND, NO_CHANGE, lines_of, to_text
-from runner.versions.bisect_session import BisectSession
+from runner.study.running import Session
+from runner.study.showing import to_text
+from runner.study.study import Answer
+from runner.versions.bisect_study import FOUND, NO_CHANGE, BisectStudy
 from runner.versions.package_history import between
 from tests.documented_schemas import fits
 from tests.runner.versions.pretended import FakeBuilder, PretendedVersions, git, repository, view
@@ -23,7 +23,7 @@ COMMITS = 13
 class Bisection:
     """A bisection on pretended nodes over real commits; commit `slow` and later take 4 % more."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, slow: int | None) -> None:
+    def __init__(self, folder: Path, slow: int | None) -> None:
         self.folder, self.slow = folder, slow
         self.repository = folder / "trainer"
         self.repository.mkdir()
@@ -34,7 +34,6 @@ class Bisection:
         self.nodes = PretendedVersions(self.takes)
         self.broken: set[int] = set()
         self.builders: list[FakeBuilder] = []
-        monkeypatch.setattr("runner.versions.bisect_session.engine_of", lambda *_: self.nodes)
 
     def place(self, pin: str) -> int:
         return next(at for at, one in enumerate(self.commits) if pin.endswith(one[:12]))
@@ -46,68 +45,69 @@ class Bisection:
         share = 1.04 if self.slow is not None and place >= self.slow else 1.0
         return 10 * share * self.random.gauss(1, self.noise)
 
-    def session(self, *words: str) -> BisectSession:
+    def session(self, *words: str) -> Session:
         path = str(self.repository / "perf.yaml")
         ends = ["--good", self.commits[0], "--bad", "main"]
         given = ["bisect", path, "--runs", str(self.folder / "runs"), *ends, *words]
-        session = command._session(parser().parse_args(given))
+        session = command._session(parser().parse_args(given), view())
+        session.engine = lambda *_: self.nodes
         builder = FakeBuilder(Path("inventory/local"), self.folder, self.folder)
         builder.broken = lambda pin: self.place(pin) in self.broken
         self.builders.append(builder)
         session.builder = builder
         return session
 
-    def go(self, *words: str) -> Bisected:
-        return self.session(*words).run(view())[1]
+    def go(self, *words: str) -> Answer:
+        return self.session(*words).run(view())[0]
 
 
 @pytest.fixture
-def slow_at_7(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bisection:
-    return Bisection(tmp_path, monkeypatch, 7)
+def slow_at_7(tmp_path: Path) -> Bisection:
+    return Bisection(tmp_path, 7)
 
 
 def test_the_commit_is_found_and_told(slow_at_7: Bisection) -> None:
     held = slow_at_7.go()
-    assert (held.answer.ended, held.answer.earliest, held.answer.final) == (FOUND, 7, 7)
-    assert held.answer.probability >= 0.99
-    assert held.answer.ends_percent == pytest.approx(-3.85, abs=1.0)
+    assert (held.verdict, held.detail["earliest"], held.detail["final"]) == (FOUND, 7, 7)
+    assert held.detail["probability"] >= 0.99
+    assert held.detail["ends"]["percent"] == pytest.approx(-3.85, abs=1.0)
     built = {pin for builder in slow_at_7.builders for asked in builder.asked for pin in asked}
-    assert len(built) == held.answer.versions_run < COMMITS - 3
+    assert len(built) == len(held.tables[0].rows) < COMMITS - 3
     text = to_text(held, "table")
     assert '"change 7"' in text.splitlines()[0]
     assert "before it:" in text
     assert '"change 6"' in text
     document = json.loads(to_text(held, "json"))
-    fits(document, "bisect")
-    assert document["answer"]["ended"] == FOUND
+    fits(document, "answer")
+    assert document["verdict"] == FOUND
     assert to_text(held, "markdown").startswith("**samples/s")
 
 
-def test_no_change_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Bisection(tmp_path, monkeypatch, None).go()
-    assert held.answer.ended == NO_CHANGE
-    assert held.answer.runs < 40
-    assert lines_of(held)[0].startswith("no change of 1 % or more from")
+def test_no_change_is_said(tmp_path: Path) -> None:
+    held = Bisection(tmp_path, None).go()
+    assert (held.verdict, held.exit_code) == (NO_CHANGE, 3)
+    assert held.sentence.startswith("no change of 1 % or more from")
 
 
 def test_commits_that_do_not_build_or_run_are_skipped(slow_at_7: Bisection) -> None:
     slow_at_7.broken, slow_at_7.fails = {6, 7}, {5}
     held = slow_at_7.go()
-    assert held.answer.ended == FOUND
-    assert held.answer.final == 8
-    assert held.answer.earliest in (5, 6)
-    if held.answer.earliest == 5:
-        assert held.versions[5].skipped.startswith("its runs fail: ")
-    assert held.versions[7].skipped.startswith("it cannot be built: n1: error: expected ';'")
+    assert (held.verdict, held.detail["final"]) == (FOUND, 8)
+    assert held.detail["earliest"] in (5, 6)
+    skipped = [one["skipped"] for one in held.detail["versions"]]
+    if held.detail["earliest"] == 5:
+        assert skipped[5].startswith("its runs fail: ")
+    assert skipped[7].startswith("it cannot be built: n1: error: expected ';'")
     text = to_text(held, "table")
     assert "one of" in text
-    assert "skipped:" in text
+    assert "it cannot be built: n1" in text
 
 
 def test_an_end_that_cannot_be_built_ends_it(slow_at_7: Bisection) -> None:
     slow_at_7.broken = {COMMITS - 1}
     held = slow_at_7.go()
-    assert "it cannot be built" in held.answer.ended
+    assert any("it cannot be built" in note for note in held.notes)
+    assert held.exit_code == 1
     assert not slow_at_7.nodes.ran
 
 
@@ -119,31 +119,31 @@ def test_a_killed_bisection_goes_on_with_what_ran(slow_at_7: Bisection) -> None:
     slow_at_7.nodes.before = stop
     with pytest.raises(KeyboardInterrupt):
         slow_at_7.go()
-    there = load_bisected(slow_at_7.session().campaign.path)
-    assert there is not None
-    assert len(there.pairs) == 5  # four whole ones, and one whose second run is missing
+    assert len(slow_at_7.session().look().runs) == 9  # four pairs, and one without its second run
     slow_at_7.nodes.before = lambda _: None
     held = slow_at_7.go()
-    assert (held.answer.ended, held.answer.final) == (FOUND, 7)
-    assert len(slow_at_7.nodes.ran) == held.answer.runs
+    assert (held.verdict, held.detail["final"]) == (FOUND, 7)
     before = len(slow_at_7.nodes.ran)
-    assert slow_at_7.go().answer == held.answer
+    assert slow_at_7.go().to_json() == held.to_json()
     assert len(slow_at_7.nodes.ran) == before
 
 
 def test_the_most_runs_end_it(slow_at_7: Bisection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.versions.bisect_session.MOST", 8)
+    monkeypatch.setattr("runner.versions.bisect_study.MOST", 8)
     slow_at_7.noise = 0.05
     held = slow_at_7.go()
-    assert held.answer.ended.startswith("8 runs were made, and it is not sure yet")
-    assert held.answer.runs == 8
+    assert held.notes[-1].startswith("8 runs were made, and it is not sure yet")
+    assert len(slow_at_7.nodes.ran) == 8
 
 
-def test_another_figure_is_refused(slow_at_7: Bisection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.versions.bisect_session.MOST", 6)
+def test_another_figure_asks_the_same_runs(
+    slow_at_7: Bisection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.versions.bisect_study.MOST", 6)
     slow_at_7.go()
-    with pytest.raises(UserError, match="bisects samples_per_s over 13 versions"):
-        slow_at_7.go("--figure", "step_time_ms")
+    held = slow_at_7.go("--figure", "memory", "--answer")
+    assert held.detail["figure"] == "memory_used_mib"
+    assert len(slow_at_7.nodes.ran) == 6
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_bad_versions_are_one_sentence(tmp_path: Path, words: list[str], told: s
     repository(tmp_path, 4)
     given = ["bisect", str(tmp_path / "perf.yaml"), *words]
     with pytest.raises(UserError, match=told):
-        command._session(parser().parse_args(given))
+        command._session(parser().parse_args(given), view())
 
 
 def test_two_packages_are_refused() -> None:
@@ -167,7 +167,7 @@ def test_two_packages_are_refused() -> None:
         between("a==1.0", "b==2.0")
 
 
-def test_a_merge_is_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_is_one_change(tmp_path: Path) -> None:
     commits = repository(tmp_path, 2)
     git(tmp_path, "checkout", "-q", "-b", "side", commits[0])
     (tmp_path / "other.py").write_text("# 1\n")
@@ -176,5 +176,6 @@ def test_a_merge_is_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--no-ff", "-m", "merge side", "side")
     given = ["bisect", str(tmp_path / "perf.yaml"), "--good", commits[0], "--bad", "main"]
-    session = command._session(parser().parse_args(given))
-    assert [one.subject for one in session.versions] == ["change 0", "change 1", "merge side"]
+    study = command._session(parser().parse_args(given), view()).study
+    assert isinstance(study, BisectStudy)
+    assert [one.subject for one in study.versions] == ["change 0", "change 1", "merge side"]

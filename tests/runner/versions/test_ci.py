@@ -12,8 +12,10 @@ import yaml
 from runner.__main__ import parser
 from runner.base.errors import UserError
 from runner.commands import ci as command
-from runner.versions.ci_session import CiOptions, CiResult, CiSession
-from runner.versions.ci_text import CODES, to_junit, to_text
+from runner.study.running import Limits, Session
+from runner.study.showing import to_junit, to_text
+from runner.study.study import Answer
+from runner.versions.ci_study import CiStudy
 from runner.versions.version import Version, pin_set
 from tests.conftest import ROOT
 from tests.documented_schemas import fits
@@ -37,14 +39,13 @@ def commit(digits: str, label: str) -> Version:
 class Ci:
     """A ci of pretended nodes: `slower` is the new version's share, `noise` of each run."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         self.slower, self.noise, self.drift = 1.0, 0.01, 0.0
         self.fails: set[str] = set()
         self.random = random.Random(7)
         self.nodes = PretendedVersions(self.takes)
         self.builder = FakeBuilder(Path("inventory/rack"), folder, folder)
         self.folder, self.options = folder, options
-        monkeypatch.setattr("runner.versions.ci_session.engine_of", lambda *_: self.nodes)
 
     def takes(self, pin: str, number: int) -> float | None:
         if pin[-12:] in self.fails:
@@ -52,17 +53,19 @@ class Ci:
         share = self.slower if pin.endswith(NEW[:12]) else 1.0
         return 10 * share * (1 + self.drift * number) * self.random.gauss(1, self.noise)
 
-    def session(self, **more: Any) -> CiSession:
+    def session(self, **more: Any) -> Session:
         held = {"head": commit(NEW, "HEAD"), "base": commit(OLD, "main"), **self.options, **more}
-        return CiSession(matrix(), small_cluster(1), self.folder, CiOptions(**held), self.builder)
+        study, engine = CiStudy(matrix(), **held), lambda *_: self.nodes
+        limits = Limits(retry=1)
+        return Session(study, small_cluster(1), self.folder, engine, self.builder, limits)
 
-    def go(self, **more: Any) -> CiResult:
-        return self.session(**more).run(view())
+    def go(self, **more: Any) -> Answer:
+        return self.session(**more).run(view())[0]
 
 
 @pytest.fixture
-def ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ci:
-    return Ci(tmp_path, monkeypatch)
+def ci(tmp_path: Path) -> Ci:
+    return Ci(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -76,34 +79,33 @@ def test_what_is_slower_beyond_chance_is_worse(
     result = ci.go()
     assert result.verdict == verdict
     for form in ("table", "markdown", "json"):
-        assert verdict.partition("_")[0] in to_text(result, "perf", form, 100)
-    fits(json.loads(to_text(result, "perf", "json", 100)), "ci")
-    assert f'failures="{int(verdict == "worse")}"' in to_junit(result, "perf")
+        assert verdict.partition("_")[0] in to_text(result, form, 100)
+    fits(json.loads(to_text(result, "json", 100)), "answer")
+    assert f'failures="{int(verdict == "worse")}"' in to_junit(result)
 
 
 def test_a_machine_that_grows_slower_does_so_for_both(ci: Ci) -> None:
     ci.drift, ci.noise = 0.02, 0.001
     result = ci.go()
     assert result.verdict == "same"
-    assert result.comparison is not None
-    (cell,) = result.comparison.cells
-    assert abs(cell.measures["samples_per_s"].difference_percent) < 1
+    (cell,) = result.detail["comparison"]["cells"]
+    assert abs(cell["measures"]["samples_per_s"]["difference_percent"]) < 1
 
 
 def test_a_run_that_fails_is_a_failure_and_no_comparison(ci: Ci) -> None:
     ci.fails = {NEW[:12]}
     result = ci.go(pairs=2)
-    assert (result.verdict, CODES[result.verdict]) == ("failed", 4)
-    assert "command of HEAD" in result.failed[0]
-    fits(json.loads(to_text(result, "perf", "json", 100)), "ci")
-    assert '<error message="command of HEAD' in to_junit(result, "perf")
+    assert (result.verdict, result.exit_code) == ("failed", 4)
+    assert "command of HEAD" in result.notes[0]
+    fits(json.loads(to_text(result, "json", 100)), "answer")
+    assert '<error message="command of HEAD' in to_junit(result)
 
 
 def test_a_version_that_cannot_be_built_is_named_and_nothing_runs(ci: Ci) -> None:
     ci.builder.broken = lambda pin: pin.endswith(NEW[:12])
     result = ci.go()
     assert result.verdict == "failed"
-    assert f"trainer-{NEW[:12]} could not be built: n1: error" in result.failed[0]
+    assert f"trainer-{NEW[:12]} could not be built: n1: error" in result.notes[0]
     assert not ci.nodes.ran
 
 
@@ -117,7 +119,7 @@ def test_it_goes_on_where_it_was_stopped(ci: Ci) -> None:
         ci.go(pairs=3)
     assert len(ci.nodes.ran) == 3
     ci.nodes.before = lambda _: None
-    assert ci.go(pairs=3).comparison is not None
+    assert ci.go(pairs=3).verdict != "failed"
     assert len(ci.nodes.ran) == 6
 
 
@@ -126,32 +128,31 @@ def test_the_same_version_twice_is_refused(ci: Ci) -> None:
         ci.go(head=commit(OLD, "HEAD"))
 
 
-def test_a_package_is_changed_where_it_is_pinned(ci: Ci) -> None:
-    session = ci.session(
+def test_a_package_is_changed_where_it_is_pinned() -> None:
+    study = CiStudy(
+        matrix(),
         head=Version("package", "beta==3.0", "beta==3.0"),
         base=Version("package", "beta==2.0", "beta==2.0"),
     )
     with pytest.raises(UserError, match="its source names no commit"):
-        _ = session.cells_by_version
-    session.matrix.pins["trainer"]["source"]["commit"] = OLD
-    old, new = (cells[0] for cells in session.cells_by_version.values())
+        _ = study.turns
+    study.asked.pins["trainer"]["source"]["commit"] = OLD
+    ((old, new),) = study.turns
     assert (old.cell.pin, new.cell.pin) == ("trainer-beta-2.0", "trainer-beta-3.0")
     assert new.pin_set is not None
     assert new.pin_set["requirements"] == ["alpha==1.0", "beta==3.0"]
 
 
-def test_pin_sets_are_versions_as_they_are(ci: Ci) -> None:
-    session = ci.session(head=pin_set("pin=new"), base=pin_set("pin=old"))
-    assert [cells[0].cell.pin for cells in session.cells_by_version.values()] == ["old", "new"]
+def test_pin_sets_are_versions_as_they_are() -> None:
+    ((old, new),) = CiStudy(matrix(), head=pin_set("pin=new"), base=pin_set("pin=old")).turns
+    assert (old.cell.pin, new.cell.pin) == ("old", "new")
 
 
-def test_equal_versions_are_called_worse_once_in_a_hundred(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_versions_are_called_worse_once_in_a_hundred(tmp_path: Path) -> None:
     """Whole campaigns of pretended runs at threshold 0, where chance alone decides."""
     alarms = 0
     for number in range(20):
-        ci = Ci(tmp_path / str(number), monkeypatch, limits={"samples_per_s": 0.0})
+        ci = Ci(tmp_path / str(number), limits={"samples_per_s": 0.0})
         ci.random = random.Random(number)
         ci.noise = 0.03
         alarms += ci.go(pairs=4).verdict == "worse"
@@ -161,18 +162,20 @@ def test_equal_versions_are_called_worse_once_in_a_hundred(
 # --- the command line -----------------------------------------------------------------------------
 
 
-def session_of(folder: Path, *words: str) -> CiSession:
+def session_of(folder: Path, *words: str) -> tuple[CiStudy, str]:
     chosen = parser().parse_args(["ci", str(folder / "perf.yaml"), "--runs", str(folder), *words])
-    return command._session(chosen)
+    session = command._session(chosen, view())
+    assert isinstance(session.study, CiStudy)
+    return session.study, session.campaign.name
 
 
 def test_revisions_are_of_the_repository_that_the_matrix_lies_in(tmp_path: Path) -> None:
     digits = repository(tmp_path, 3)
     git(tmp_path, "tag", "v1", digits[0])
-    session = session_of(tmp_path, "--base", "v1")
-    assert [one.value for one in session.versions] == [digits[0], digits[2]]
-    assert session.options.head.title == f'HEAD {digits[2][:12]} "change 2"'
-    assert session.campaign.name == f"perf-ci-{digits[0][:12]}-{digits[2][:12]}-local"
+    study, name = session_of(tmp_path, "--base", "v1")
+    assert [one.value for one in study.versions] == [digits[0], digits[2]]
+    assert study.head.title == f'HEAD {digits[2][:12]} "change 2"'
+    assert name == f"perf-ci-{digits[0][:12]}-{digits[2][:12]}-local"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,405 @@
+"""`bisect` as a study: versions in their order, pairs of runs that take turns, builds in between.
+
+Two runs behind each other are a pair, so that what ran says which pairs were made.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean, median
+from typing import Any, Literal, NamedTuple
+
+from node.printable import printable
+from runner.base.text import counted
+from runner.figures.between_runs import CellTimes, RateDifference, of_values, paired_difference
+from runner.results.machines import differing, installed_facts
+from runner.study.study import (
+    Answer,
+    AnswerTable,
+    Build,
+    End,
+    Observation,
+    Order,
+    Seen,
+    study_name,
+)
+from runner.tables.columns import title
+from runner.terms.cell import MOST_REPEATS, MOST_RUNS, Cell, Matrix
+from runner.versions.noisy_bisection import (
+    BisectEnd,
+    BisectRules,
+    BisectStep,
+    Costs,
+    PairGroup,
+    PairReading,
+    Posterior,
+    next_step,
+    usable_of,
+)
+from runner.versions.version import (
+    Version,
+    VersionCell,
+    failed_builds,
+    refuse_open,
+    to_build,
+    with_version,
+)
+
+MOST_FAILURES = 2  # pairs in which a version's run failed, before it is skipped
+RETRIES = 1
+SMALLEST_PERCENT = 1.0  # the smallest change that counts
+MOST = 600  # runs in all
+MOST_ALSO = 30  # packages that differ, told
+BUILD_S = 10.0  # until one was timed
+NEW_PAIR_S = 5.0  # likewise
+RUNS_AHEAD = 30  # a usual bisection
+WHY = {
+    "ends": "do the ends differ?",
+    "halves": "halves what is known",
+    "confirms": "confirms the answer",
+}
+FOUND, NO_CHANGE, GOING_ON = "found", "no_change", "going_on"
+CODES = {FOUND: 0, NO_CHANGE: 3, GOING_ON: 1}
+# What may have changed: the figures of a run, the first that it has.
+FIGURES = {
+    "speed": ("samples_per_s", "step_time_ms"),
+    "memory": (
+        *("memory_used_mib", "memory_reserved_mib", "memory_allocated_mib"),
+        "memory_rss_mib",
+    ),
+}
+Figure = Literal["speed", "memory"]
+
+
+class Pair(NamedTuple):
+    """Two runs that took turns, the earlier version's first."""
+
+    a: Observation
+    b: Observation
+    places: tuple[int, int]
+
+
+class _Known(NamedTuple):
+    """What some runs say: `single` is the place of a run whose pair lacks the other one."""
+
+    pairs: Sequence[Pair]
+    single: int | None
+    skipped: dict[int, str]
+    figure: str
+    posterior: Posterior
+    step: BisectStep | BisectEnd
+    stopped: str
+
+
+@dataclass(frozen=True)
+class BisectStudy:
+    """A bisection of one cell; `asked` is its matrix."""
+
+    asked: Matrix
+    versions: Sequence[Version]
+    figure: Figure = "speed"
+    confidence: float = 0.99
+    kind: str = "bisect"
+    _cells: dict[int, VersionCell] = field(default_factory=dict)
+    _last: dict[object, _Known] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The place of the last version."""
+        return len(self.versions) - 1
+
+    def version_cell(self, place: int) -> VersionCell:
+        """Return the cell with a version."""
+        if place not in self._cells:
+            item = with_version(self.asked.cells[0], self.versions[place], self.asked.pins)
+            refuse_open([item])
+            self._cells[place] = item
+        return self._cells[place]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {self.version_cell(at).cell.digest: at for at in range(len(self.versions))}
+
+    def matrix(self, seen: Seen) -> Matrix:
+        """Do as Study's: with the versions that are built, or ran."""
+        ran = {self._places[run.cell] for run in seen.runs if run.cell in self._places}
+        ready = {at for at, item in self._cells.items() if item.cell.pin in seen.builds}
+        ready -= self._skipped_builds(seen).keys()
+        cells = tuple(self.version_cell(at).cell for at in sorted(ran | ready))
+        return replace(
+            self.asked,
+            name=study_name(
+                self.asked.name, "bisect", *(self.versions[at].suffix for at in (0, -1))
+            ),
+            cells=cells or self.asked.cells,
+            repeats=min(MOST_REPEATS, MOST_RUNS // max(len(cells), 1)),
+            seeds=(),
+            until_percent=None,
+            shuffle_seed=None,
+            baseline=None,
+            searched=True,
+        )
+
+    def next(self, seen: Seen) -> Sequence[Order] | Build | End:
+        """Do as Study's."""
+        known = self._known(seen)
+        if known.stopped or isinstance(known.step, BisectEnd):
+            return End(known.stopped)
+        step = known.step
+        places = {0, self.last, *(at for pair in known.pairs for at in pair.places)}
+        places = (places - known.skipped.keys()) | {step.a, step.b}
+        if missing := to_build([self.version_cell(at) for at in sorted(places)], seen):
+            return Build(missing)
+        runs = [at for pair in known.pairs for at in pair.places]
+        turns = [step.a, step.b]
+        if (runs.count(step.a) + runs.count(step.b)) % 2:
+            turns.reverse()
+        if known.single in turns:
+            turns.remove(known.single)
+        a, b = (self.versions[at].label for at in (step.a, step.b))
+        best = max(known.posterior.groups, key=lambda item: item.probability)
+        far = f"{self.versions[best.final].label} {best.probability:.0%}"
+        why = (
+            f"{a} against {b} ({WHY[step.why]}); no change {known.posterior.no_change:.0%},"
+            f" {far} so far"
+        )
+        return [Order(self.version_cell(at).cell, why) for at in turns]
+
+    def _known(self, seen: Seen) -> _Known:
+        key = (tuple(seen.runs), tuple(seen.builds.items()))
+        if key not in self._last:
+            self._last.clear()
+            self._last[key] = self._worked_out(seen)
+        return self._last[key]
+
+    def _worked_out(self, seen: Seen) -> _Known:
+        pairs, single = self._pairs(seen)
+        runs = [run for pair in pairs for run in (pair.a, pair.b)]
+        figure = next(
+            (key for key in FIGURES[self.figure] if any(run.figures.get(key) for run in runs)),
+            FIGURES[self.figure][0],
+        )
+        skipped = self._skipped(seen, pairs, figure)
+        inner = skipped.keys() - {0, self.last}
+        readings = []
+        for pair in pairs:
+            a, b = value(pair.a, figure), value(pair.b, figure)
+            if a is not None and b is not None and not inner & set(pair.places):
+                readings.append(PairReading(*pair.places, math.log(b / a)))
+        rules = BisectRules(math.log1p(SMALLEST_PERCENT / 100), self.confidence)
+        usable = usable_of(self.last, inner)
+        posterior = Posterior(self.last, readings, usable, rules)
+        stopped = next(
+            (f"{self.versions[at].title}: {skipped[at]}" for at in (0, self.last) if at in skipped),
+            "",
+        )
+        step = next_step(posterior, self._costs(seen, runs, figure))
+        if len(pairs) * 2 >= MOST and not isinstance(step, BisectEnd):
+            stopped = stopped or (
+                f"{MOST} runs were made, and it is not sure yet: runs of more steps help"
+            )
+        return _Known(pairs, single, skipped, figure, posterior, step, stopped)
+
+    def _costs(self, seen: Seen, runs: Sequence[Observation], figure: str) -> Costs:
+        seconds = [run.wall_s for run in runs if run.wall_s and value(run, figure) is not None]
+        builds = [built.seconds for built in seen.builds.values() if not built.failed]
+        known = self._cells.items()
+        return Costs(
+            2 * median(seconds[-20:]) if seconds else NEW_PAIR_S,
+            median(builds) if builds else BUILD_S,
+            frozenset(at for at, item in known if item.cell.pin in seen.builds),
+        )
+
+    def _pairs(self, seen: Seen) -> tuple[list[Pair], int | None]:
+        """Return the pairs that ran, and the place of a last run without its other one."""
+        pairs: list[Pair] = []
+        single: Observation | None = None
+        for run in seen.repeats:
+            if run.cell not in self._places:
+                continue
+            if single is None or single.cell == run.cell:
+                single = run
+                continue
+            a, b = sorted((single, run), key=lambda each: self._places[each.cell])
+            pairs.append(Pair(a, b, (self._places[a.cell], self._places[b.cell])))
+            single = None
+        return pairs, None if single is None else self._places[single.cell]
+
+    def _skipped(self, seen: Seen, pairs: Sequence[Pair], figure: str) -> dict[int, str]:
+        """Return why, of the versions that cannot be built, or whose runs failed too often."""
+        failures: dict[int, list[str]] = {}
+        for pair in pairs:
+            for run, place in zip((pair.a, pair.b), pair.places, strict=True):
+                if value(run, figure) is None:
+                    why = run.reason or f"its log does not show {figure}"
+                    failures.setdefault(place, []).append(why)
+        skipped = {
+            at: f"its runs fail: {why[-1]}"
+            for at, why in failures.items()
+            if len(why) >= MOST_FAILURES
+        }
+        return self._skipped_builds(seen) | skipped
+
+    def _skipped_builds(self, seen: Seen) -> dict[int, str]:
+        if not any(built.failed for built in seen.builds.values()):
+            return {}
+        items = [self.version_cell(at) for at in range(len(self.versions))]
+        failed = failed_builds(items, seen)
+        return {
+            at: f"it cannot be built: {failed[item.cell.pin]}"
+            for at, item in enumerate(items)
+            if item.cell.pin in failed
+        }
+
+    def ahead(self, seen: Seen) -> Sequence[Cell]:
+        """Do as Study's."""
+        known = self._known(seen)
+        if known.stopped or isinstance(known.step, BisectEnd):
+            return []
+        left = max(RUNS_AHEAD - len(seen.runs), 2) // 2
+        pair = [self.version_cell(at).cell for at in (known.step.a, known.step.b)]
+        return pair * left
+
+    def plan(self, seen: Seen) -> tuple[Sequence[str], float | None]:
+        """Do as Study's."""
+        first, last = self.versions[0].title, self.versions[-1].title
+        return [f"{len(self.versions)} versions from {first} to {last}"], None
+
+    def answer(self, seen: Seen) -> Answer:
+        """Do as Study's."""
+        known = self._known(seen)
+        step, posterior = known.step, known.posterior
+        group = step.group if isinstance(step, BisectEnd) else None
+        verdict = GOING_ON
+        if not known.stopped and isinstance(step, BisectEnd):
+            verdict = FOUND if group else NO_CHANGE
+        best = None
+        if verdict != NO_CHANGE and posterior.readings:
+            best = group or max(posterior.groups, key=lambda item: item.probability)
+        ends = _difference([r for r in posterior.readings if (r.a, r.b) == (0, self.last)])
+        direct = None
+        if best is not None:
+            of_best = (best.before, best.final)
+            direct = _difference([r for r in posterior.readings if (r.a, r.b) == of_best])
+        return Answer(
+            self.kind,
+            verdict,
+            CODES[verdict],
+            printable(self._sentence(known, verdict, best)),
+            tables=(self._table(known),),
+            notes=tuple(map(printable, self._notes(seen, known, best, direct, ends))),
+            cost_node_hours=sum(run.hours() for run in seen.runs),
+            detail={
+                "figure": known.figure,
+                "smallest_percent": SMALLEST_PERCENT,
+                "confidence": self.confidence,
+                "earliest": best and best.earliest,
+                "final": best and best.final,
+                "probability": best.probability if best else 0.0,
+                "no_change": posterior.no_change,
+                "change": _numbers(direct),
+                "ends": _numbers(ends),
+                "versions": [
+                    {"value": item.value, "label": item.label, "subject": item.subject}
+                    | {"skipped": known.skipped.get(at, "")}
+                    for at, item in enumerate(self.versions)
+                ],
+            },
+        )
+
+    def _sentence(self, known: _Known, verdict: str, best: PairGroup | None) -> str:
+        names = self.versions
+        if verdict == NO_CHANGE:
+            return (
+                f"no change of {SMALLEST_PERCENT:g} % or more from {names[0].title} to"
+                f" {names[-1].title}: probability {known.posterior.no_change:.1%}"
+            )
+        if best is None:
+            return "nothing is known yet"
+        verb = "changed with" if verdict == FOUND else "probably changed with"
+        name = names[best.final].title
+        if best.earliest < best.final:
+            count = best.final - best.earliest + 1
+            name = f"one of {count} versions, {names[best.earliest].title} to {name}"
+        cell = self.version_cell(0).shared_name
+        of_cell = f" of {cell}" if cell else ""
+        return f"{title(known.figure)}{of_cell} {verb} {name}: probability {best.probability:.1%}"
+
+    def _notes(
+        self,
+        seen: Seen,
+        known: _Known,
+        best: PairGroup | None,
+        direct: RateDifference | None,
+        ends: RateDifference | None,
+    ) -> list[str]:
+        versions, notes = self.versions, []
+        if best is not None:
+            notes.append(f"before it: {versions[best.before].title}")
+        if direct is not None:
+            notes.append(f"change there: {_percent(direct)}")
+        if ends is not None:
+            notes.append(f"from {versions[0].label} to {versions[-1].label}: {_percent(ends)}")
+        if _differs(direct, ends):
+            notes.append("the ends differ by another amount: a further version may change it, too")
+        if best is not None:
+            items = [self.version_cell(at).cell for at in (best.before, best.final)]
+            facts = [installed_facts(seen.nodes, item.system, item.pin) for item in items]
+            also = differing(*facts)[:MOST_ALSO] if all(facts) else []
+            notes += [f"installed: {'; '.join(also)}"] if also else []
+        ran = len({at for pair in known.pairs for at in pair.places})
+        runs = counted(2 * len(known.pairs), "run")
+        notes.append(f"{runs} of {ran} of {len(versions)} versions")
+        return [*notes, known.stopped] if known.stopped else notes
+
+    def _table(self, known: _Known) -> AnswerTable:
+        """Return the versions that ran or were skipped, with the mean of their figures."""
+        found: dict[int, list[float | None]] = {at: [] for at in known.skipped}
+        for pair in known.pairs:
+            for run, at in zip((pair.a, pair.b), pair.places, strict=True):
+                found.setdefault(at, []).append(value(run, known.figure))
+        rows: list[dict[str, Any]] = []
+        for at in sorted(found):
+            good = [each for each in found[at] if each is not None]
+            version = {"version": self.versions[at].title, "runs": len(found[at])}
+            mean = fmean(good) if good else None
+            rows.append({**version, "mean": mean, "skipped": known.skipped.get(at, "")})
+        columns = {"version": "version", "runs": "runs", "mean": title(known.figure)}
+        if known.skipped:
+            columns["skipped"] = "skipped"
+        return AnswerTable("", columns, tuple(rows))
+
+
+def value(run: Observation, figure: str) -> float | None:
+    """Return the figure of a run that ended ok; None of another."""
+    found = run.figures.get(figure) if run.ending == "ok" else None
+    return float(found) if found is not None and found > 0 else None
+
+
+def _difference(readings: Sequence[PairReading]) -> RateDifference | None:
+    """Return the change that pairs measured, with an interval as in `ci`; None without any."""
+    if not readings:
+        return None
+    later = of_values([math.exp(-item.change) for item in readings])
+    return paired_difference(later, CellTimes((1.0,) * len(readings)))
+
+
+def _numbers(difference: RateDifference | None) -> dict[str, Any] | None:
+    if difference is None:
+        return None
+    return {"percent": difference.percent, "interval_percent": list(difference.interval or ())}
+
+
+def _percent(difference: RateDifference) -> str:
+    if not difference.interval:
+        return f"{difference.percent:+.2g} %"
+    low, high = difference.interval
+    return f"{difference.percent:+.2f} % (95 % interval {low:+.2f} to {high:+.2f})"
+
+
+def _differs(ours: RateDifference | None, theirs: RateDifference | None) -> bool:
+    """Whether the change of the version and that of the ends cannot be the same."""
+    if not ours or not theirs or not ours.interval or not theirs.interval:
+        return False
+    return ours.interval[1] < theirs.interval[0] or theirs.interval[1] < ours.interval[0]
