@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.base.streams import say
+from runner.commands.study_options import FORMATS, NO_BUDGET, add_study_options
 
 if TYPE_CHECKING:
-    from runner.tune.driver import Unit
     from runner.tune.tune_session import TuneSession
 
 DESCRIPTION = """\
@@ -35,8 +34,6 @@ Its runs form an ordinary campaign: the same command resumes it, also after you 
 exit codes: 0 winner found; 1 none, or none that is surely faster than the default, or nodes were
 lost; 2 bad input; 130 Ctrl-C
 """
-FORMATS = ("table", "markdown", "json")
-NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
 
 
 def add_parser(commands: Commands) -> None:
@@ -52,49 +49,12 @@ def add_parser(commands: Commands) -> None:
     command.add_argument("file", type=existing_path, metavar="FILE", help="a matrix with `tune:`")
     add_inventory(command)
     add_runs(command)
-    before = command.add_mutually_exclusive_group()
-    before.add_argument(
-        "--plan",
-        action="store_true",
-        help="show how many combinations can run, how many will, and the time needed",
-    )
-    before.add_argument(
-        "--dry-run", action="store_true", help="show the commands of the first runs; no connection"
-    )
-    before.add_argument(
-        "--answer", action="store_true", help="print what is known so far; no connection"
-    )
-    command.add_argument(
-        "--budget",
-        type=_budget,
-        metavar="HOURS",
-        help="stop before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
-    )
+    add_study_options(command)
     command.add_argument(
         "--no-measure",
         action="store_true",
         help="do not measure the machine first; the first predictions are less accurate",
     )
-    command.add_argument(
-        "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also in the middle of a run; the same command resumes",
-    )  # fmt: skip
-
-
-def _budget(word: str) -> tuple[float, Unit]:
-    """Read `12`, `12nh` or `96dh`."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*(nh|dh|)", word)
-    if not match:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not a budget; write 12 or 12nh for node-hours, 96dh for device-hours"
-        )
-    return float(match[1]), "device-hours" if match[2] == "dh" else "node-hours"
-
-
-def _seconds(word: str) -> float:
-    from runner.commands.bench import _seconds as seconds
-
-    return seconds(word)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -12,8 +12,7 @@ from runner.commands import bisect as command
 from runner.study.running import Session
 from runner.study.showing import to_text
 from runner.study.study import Answer
-from runner.versions.bisect_study import FOUND, NO_CHANGE, BisectStudy
-from runner.versions.package_history import between
+from runner.versions.bisect_study import FOUND, BisectStudy
 from tests.documented_schemas import fits
 from tests.runner.versions.pretended import FakeBuilder, PretendedVersions, git, repository, view
 
@@ -83,12 +82,6 @@ def test_the_commit_is_found_and_told(slow_at_7: Bisection) -> None:
     assert to_text(held, "markdown").startswith("**samples/s")
 
 
-def test_no_change_is_said(tmp_path: Path) -> None:
-    held = Bisection(tmp_path, None).go()
-    assert (held.verdict, held.exit_code) == (NO_CHANGE, 3)
-    assert held.sentence.startswith("no change of 1 % or more from")
-
-
 def test_commits_that_do_not_build_or_run_are_skipped(slow_at_7: Bisection) -> None:
     slow_at_7.broken, slow_at_7.fails = {6, 7}, {5}
     held = slow_at_7.go()
@@ -101,14 +94,6 @@ def test_commits_that_do_not_build_or_run_are_skipped(slow_at_7: Bisection) -> N
     text = to_text(held, "table")
     assert "one of" in text
     assert "it cannot be built: n1" in text
-
-
-def test_an_end_that_cannot_be_built_ends_it(slow_at_7: Bisection) -> None:
-    slow_at_7.broken = {COMMITS - 1}
-    held = slow_at_7.go()
-    assert any("it cannot be built" in note for note in held.notes)
-    assert held.exit_code == 1
-    assert not slow_at_7.nodes.ran
 
 
 def test_a_killed_bisection_goes_on_with_what_ran(slow_at_7: Bisection) -> None:
@@ -136,16 +121,6 @@ def test_the_most_runs_end_it(slow_at_7: Bisection, monkeypatch: pytest.MonkeyPa
     assert len(slow_at_7.nodes.ran) == 8
 
 
-def test_another_figure_asks_the_same_runs(
-    slow_at_7: Bisection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runner.versions.bisect_study.MOST", 6)
-    slow_at_7.go()
-    held = slow_at_7.go("--figure", "memory", "--answer")
-    assert held.detail["figure"] == "memory_used_mib"
-    assert len(slow_at_7.nodes.ran) == 6
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -153,6 +128,7 @@ def test_another_figure_asks_the_same_runs(
         (["--good", "main", "--bad", "main"], "are the same commit"),
         (["--good", "main", "--bad", "a==1.0"], "two revisions of git, or two versions of one"),
         (["--good", "a==1.0", "--bad", "a==2.0", "--versions", "2.0,3.0"], "must be the last"),
+        (["--good", "a==1.0", "--bad", "b==2.0"], "two versions of one package"),
     ],
 )
 def test_bad_versions_are_one_sentence(tmp_path: Path, words: list[str], told: str) -> None:
@@ -160,11 +136,6 @@ def test_bad_versions_are_one_sentence(tmp_path: Path, words: list[str], told: s
     given = ["bisect", str(tmp_path / "perf.yaml"), *words]
     with pytest.raises(UserError, match=told):
         command._session(parser().parse_args(given), view())
-
-
-def test_two_packages_are_refused() -> None:
-    with pytest.raises(UserError, match="two versions of one package"):
-        between("a==1.0", "b==2.0")
 
 
 def test_a_merge_is_one_change(tmp_path: Path) -> None:
