@@ -108,7 +108,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("init {folder}/new --hosts localhost --device cpu --root /opt/x", "init", 0),
 ]
 # Schemas of what takes minutes or machines: other tests compare those with what is printed.
-ELSEWHERE = {"accept", "answer", "doctor"}
+ELSEWHERE = {"accept", "answer", "bisect", "ci", "doctor"}
 
 
 @pytest.fixture(scope="module")
