@@ -17,13 +17,7 @@ Spans = Mapping[Span, float]
 
 
 def curve_of(record: Record) -> dict[int, float]:
-    """Return iteration to loss: the log's, else TensorBoard's. NaN where the log says that
-    it was one.
-    """
-    return _logged(record) or dict(record.measurement.curve)
-
-
-def _logged(record: Record) -> dict[int, float]:
+    """Return iteration to loss; NaN where the log says that it was one."""
     logged = (
         (interval.iteration, logged_loss(interval)) for interval in record.measurement.intervals
     )
@@ -31,8 +25,8 @@ def _logged(record: Record) -> dict[int, float]:
 
 
 def loss_kind(record: Record) -> LossKind:
-    """Return what the losses of `curve_of` are the mean of; TensorBoard's nobody knows."""
-    return record.measurement.loss_kind if _logged(record) else ""
+    """Return what the losses of `curve_of` are the mean of; "" without any."""
+    return record.measurement.loss_kind if curve_of(record) else ""
 
 
 def spans_of(record: Record) -> dict[Span, float]:

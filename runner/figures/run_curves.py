@@ -12,9 +12,7 @@ Points = list[tuple[float, float]]  # (iteration, value)
 
 
 def loss_curve(run: Record) -> Points:
-    """Return (iteration, loss), of the log or of fetched TensorBoard files."""
-    if not any(i.loss is not None for i in run.measurement.intervals):
-        return _finite(run.measurement.curve)
+    """Return (iteration, loss) of the log."""
     return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
 
 

@@ -1,8 +1,7 @@
-"""What else a run's folder holds of its measurement: device samples, TensorBoard files.
+"""What else a run's folder holds of its measurement: samples of its devices.
 
-Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), `arrivals` beside it,
-in an older campaign `timeline.jsonl` (or an archive of them), and
-`nodes/<rank>-<host>/tensorboard/**/*tfevents*`. Without them nothing changes.
+Reads `nodes/<rank>-<host>/samples.csv` (what roles/launch's sampler wrote), and `arrivals` beside
+it, in an older campaign `timeline.jsonl` (or an archive of them). Without them nothing changes.
 """
 
 import math
@@ -13,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from node.supervisor.polling import EVENTS_BYTES, EVENTS_MOST
 from runner.base.dataclass_schema import shape
 from runner.figures.counted_steps import counted_intervals, step_time_ms
 from runner.folder import names
@@ -21,7 +19,6 @@ from runner.folder.attempt import clock_ahead_s
 from runner.folder.endings import Ending
 from runner.folder.packed import has_part, read_part
 from runner.folder.stored import UnreadableError, load
-from runner.logs import tensorboard
 from runner.logs.numbers import quantity, whole_number
 from runner.results.arrivals import arrivals_of
 from runner.results.sample_table import CPU, read_samples
@@ -60,20 +57,6 @@ def with_fetched(
     node's processors are not a device: their memory is not the run's.
     """
     nodes = {rank: path.parent for rank, path in logs.items()}
-    measured = _measured(record, nodes, devices)
-    if not any(interval.loss is not None for interval in measured.intervals):
-        events = [path for node in nodes.values() for path in _events(node / names.EVENTS)]
-        if events:
-            measured = replace(measured, curve=tensorboard.losses(tensorboard.scalars(events)))
-    return record if measured is record.measurement else replace(record, measurement=measured)
-
-
-def _measured(
-    record: Record,
-    nodes: Mapping[int, Path],
-    devices: Mapping[int, Sequence[int]],
-) -> Measurement:
-    """Return the run's measurement with what its nodes' folders say beside its logs."""
     measured = record.measurement
     sampled = {rank: node for rank, node in nodes.items() if has_part(node, names.SAMPLES)}
     lasted = {rank: _lasted(node) for rank, node in nodes.items()}
@@ -92,18 +75,10 @@ def _measured(
     ]
     if firsts:
         measured = replace(measured, first_step=min(firsts))
-    if not sampled:
-        return measured
-    return _sampled(record, measured, sampled, devices, _windows(record, times, polls), began)
-
-
-def _events(folder: Path) -> list[Path]:
-    """List a node's event files: as many, and of such sizes, as its supervisor gives."""
-    if not folder.is_dir():
-        return []
-    paths = sorted(folder.rglob("*tfevents*"))
-    files = (path for path in paths if path.is_file() and not path.is_symlink())
-    return [path for path in files if path.stat().st_size <= EVENTS_BYTES][:EVENTS_MOST]
+    if sampled:
+        windows = _windows(record, times, polls)
+        measured = _sampled(record, measured, sampled, devices, windows, began)
+    return record if measured is record.measurement else replace(record, measurement=measured)
 
 
 def _windows(

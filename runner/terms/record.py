@@ -188,13 +188,12 @@ class Measurement:
 
     What each of the four `memory_..._mib` is the peak of: memory.py.
     `perplexity` is of the last evaluation. `unmeasured` counts times and rates on the lines that
-    measure nothing: of zero, or less. `loss_kind` is of the log's losses. `curve` has (iteration,
-    loss) pairs of fetched TensorBoard files, where the log has no losses; `validation` has those of
-    the log's evaluations (nanochat's in bits a byte). `by_node` has each node's own steps (node
-    rank to intervals) where several logged the same iterations; `intervals` has them once. Of each
-    node that was sampled, `busy`, `power_w` and `memory_mib` have (seconds since its first sample,
-    value): its devices' mean utilisation in percent and mean power, and what its fullest device had
-    in use.
+    measure nothing: of zero, or less. `loss_kind` is of the log's losses. `validation` has
+    (iteration, loss) pairs of the log's evaluations (nanochat's in bits a byte). `by_node` has each
+    node's own steps (node rank to intervals) where several logged the same iterations; `intervals`
+    has them once. Of each node that was sampled, `busy`, `power_w` and `memory_mib` have (seconds
+    since its first sample, value): its devices' mean utilisation in percent and mean power, and
+    what its fullest device had in use.
     `compile_s` is what the trainer says that it compiled for before its first step, `train_iters`
     how many iterations it says that it will do, if it does. `missing` says of what the matrix's own
     patterns
@@ -214,7 +213,6 @@ class Measurement:
     perplexity: float | None = None
     unmeasured: int = 0
     loss_kind: LossKind = ""
-    curve: tuple[tuple[int, float], ...] = ()
     validation: tuple[tuple[int, float], ...] = ()
     by_node: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
     places: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)

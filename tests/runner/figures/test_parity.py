@@ -261,15 +261,6 @@ def test_a_note_says_what_was_compared() -> None:
     )
 
 
-def test_tensorboards_curve_counts_where_the_log_has_none() -> None:
-    run = trained("0")
-    silent = replace(
-        run, measurement=Measurement((Interval(1, 1, 9.0),), curve=tuple(curve().items()))
-    )
-    assert curve_of(silent) == curve()
-    assert curve_of(run) == curve()
-
-
 def test_a_fast_wrong_run_is_marked_beside_its_speed() -> None:
     table = rows(
         [trained("0"), trained("1", off=1.0, draw=3), trained("2", draw=4)], "zero_stage=0"

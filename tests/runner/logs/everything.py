@@ -10,7 +10,6 @@ from runner.logs.kinds import KINDS
 from runner.logs.measure import measure
 from runner.logs.numbers import human
 from runner.logs.recognise import signs
-from runner.logs.tensorboard import losses, parse_events
 from runner.results.decide import last_words
 from runner.results.diagnosis.verdict import diagnose
 from runner.results.sample_table import read_samples
@@ -36,7 +35,6 @@ def read(data: bytes) -> dict[str, list[Interval]]:
     waited_for(read_stacks("n1", data.decode("utf-8", "replace")))
     unprefixed(data[: 1 << 13])
     read_samples(data)
-    losses(parse_events(data))
     return found
 
 

@@ -17,7 +17,6 @@ from runner.results.samples import with_fetched
 from runner.systems.common.registry import load_system
 from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.runner.results.made_samples import rows_of
-from tests.runner.results.test_tensorboard import VERSION, event
 from tests.runner.tables.test_tables import cell
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -150,17 +149,6 @@ def test_without_samples_a_record_is_left_as_it_is(tmp_path: Path) -> None:
     assert with_fetched(run, {0: tmp_path / "launcher.log"}, {}) is run
 
 
-def test_fetched_tensorboard_files_give_the_losses_that_the_log_lacks(tmp_path: Path) -> None:
-    folder = tmp_path / "tensorboard" / "run"
-    folder.mkdir(parents=True)
-    name = "events.out.tfevents.1.host"
-    (folder / name).write_bytes(VERSION + event(1, "lm loss", 9.0) + event(2, "lm loss", 8.0))
-    silent = replace(a_run(), measurement=Measurement((Interval(1, 1, 9.0),)))
-    found = fetched(silent, {0: tmp_path / "launcher.log"}, {})
-    assert found.measurement.curve == ((1, 9.0), (2, 8.0))
-    assert fetched(a_run(), {0: tmp_path / "launcher.log"}, {}).measurement.curve == ()
-
-
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_samples_are_read_without_an_error(data: bytes) -> None:
@@ -207,11 +195,6 @@ def test_a_poll_that_is_none_is_passed_over(tmp_path: Path, poll: str) -> None:
     timeline = log.with_name("timeline.jsonl")
     timeline.write_bytes(poll.encode(errors="surrogateescape") + b"\n" + timeline.read_bytes())
     assert fetched(a_run(), {0: log}, {}).measurement == before
-
-
-def test_a_folder_called_like_an_event_file_is_none(tmp_path: Path) -> None:
-    (tmp_path / "tensorboard" / "a.tfevents.b").mkdir(parents=True)
-    fetched(replace(a_run(), measurement=Measurement()), {0: tmp_path / "launcher.log"}, {})
 
 
 def test_a_last_line_that_was_polled_late_was_there_when_the_launcher_ended(tmp_path: Path) -> None:
