@@ -6,7 +6,7 @@ it, in an older campaign `timeline.jsonl` (or an archive of them). Without them 
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -45,10 +45,42 @@ _POLL = re.compile(
 MOST_POLLS = 1_000_000  # of a run: eleven days of one a second
 
 
+class _Poll(NamedTuple):
+    """A look at the log: node time, bytes by then, the control node's time; 0: it does not say."""
+
+    node: float
+    log_bytes: int
+    received: float
+
+
+class _Node(NamedTuple):
+    """A node's folder, when its launcher started and ended by its own clock (None and infinity: its
+    done.json does not say), and the looks at its log.
+    """
+
+    path: Path
+    began: float | None
+    ended: float
+    polls: Sequence[_Poll]
+
+    @property
+    def looks(self) -> list[tuple[float, int]]:
+        """When its log had how many bytes, in order. What a poll saw only after the launcher had
+        ended was there when it ended.
+        """
+        return sorted((min(poll.node, self.ended), poll.log_bytes) for poll in self.polls)
+
+    @property
+    def behind_s(self) -> float:
+        """By how much its clock is behind the control node's, and one answer's way; 0 where no poll
+        says it.
+        """
+        apart = (poll.received - poll.node for poll in self.polls if poll.received)
+        return min(apart, default=0.0)
+
+
 def with_fetched(
-    record: Record,
-    logs: Mapping[int, Path],
-    devices: Mapping[int, Sequence[int]],
+    record: Record, logs: Mapping[int, Path], devices: Mapping[int, Sequence[int]]
 ) -> Record:
     """Add to the record what is in files beside its logs (node rank to launcher.log).
 
@@ -56,59 +88,50 @@ def with_fetched(
     Samples of a device's memory replace what the log says of it: they see it once a second. A
     node's processors are not a device: their memory is not the run's.
     """
-    nodes = {rank: path.parent for rank, path in logs.items()}
     measured = record.measurement
-    sampled = {rank: node for rank, node in nodes.items() if has_part(node, names.SAMPLES)}
-    lasted = {rank: _lasted(node) for rank, node in nodes.items()}
-    began = {rank: begin for rank, (begin, _) in lasted.items()}
-    polls = {rank: _polls_of(node) for rank, node in nodes.items()}
-    times = {
-        rank: times_of_steps(measured.places.get(rank, ()), _looks(polls[rank], lasted[rank][1]))
-        for rank in nodes
+    nodes = {rank: _node(path.parent) for rank, path in logs.items()}
+    lines = {
+        rank: times_of_steps(measured.places.get(rank, ()), node.looks)
+        for rank, node in nodes.items()
     }
     firsts = [
-        FirstStep(first.by - begin, first.iteration)
-        for rank, begin in began.items()
-        if begin is not None
-        and times[rank]
-        and (first := min(times[rank], key=lambda step: step.by)).by > begin
+        FirstStep(first.by - node.began, first.iteration)
+        for rank, node in nodes.items()
+        if node.began is not None
+        and lines[rank]
+        and (first := min(lines[rank], key=lambda step: step.by)).by > node.began
     ]
     if firsts:
         measured = replace(measured, first_step=min(firsts))
-    if sampled:
-        windows = _windows(record, times, polls)
-        measured = _sampled(record, measured, sampled, devices, windows, began)
+    if any(has_part(node.path, names.SAMPLES) for node in nodes.values()):
+        measured = _sampled(record, measured, nodes, devices, _windows(record, nodes, lines))
     return record if measured is record.measurement else replace(record, measurement=measured)
 
 
 def _windows(
-    record: Record, times: Mapping[int, Sequence[Seen]], polls: Mapping[int, Sequence["_Poll"]]
+    record: Record, nodes: Mapping[int, _Node], lines: Mapping[int, Sequence[Seen]]
 ) -> dict[int, Window | None]:
     """Return when the counted steps ran, by each node's clock; empty where none counts.
 
     A node that logs no steps has another's window, moved by how far the control node saw their
     clocks apart.
     """
-    counted = counted_intervals(record)
-    if not counted:
+    steps = counted_intervals(record)
+    if not steps:
         return {}
-    first_iteration = min(interval.iteration - interval.iterations for interval in counted) + 1
-    last_iteration = max(interval.iteration for interval in counted)
+    first_iteration = min(step.iteration - step.iterations for step in steps) + 1
+    counted = first_iteration, max(step.iteration for step in steps)
     took = {
         step.iteration: _took(step, record.global_batch_size)
         for step in record.measurement.intervals
     }
-    own_windows = {
-        rank: steady_window(lines, (first_iteration, last_iteration), took)
-        for rank, lines in times.items()
-    }
-    logging = next((rank for rank, window in own_windows.items() if window), None)
-    other_window = None if logging is None else own_windows[logging]
-    if logging is None or other_window is None:
-        return own_windows
+    windows = {rank: steady_window(seen, counted, took) for rank, seen in lines.items()}
+    logging = next((rank for rank, window in windows.items() if window), None)
+    if logging is None or (theirs := windows[logging]) is None:
+        return windows
+    behind_s = nodes[logging].behind_s
     return {
-        rank: window or other_window.moved(_behind_s(polls[logging]) - _behind_s(polls[rank]))
-        for rank, window in own_windows.items()
+        rank: own or theirs.moved(behind_s - nodes[rank].behind_s) for rank, own in windows.items()
     }
 
 
@@ -118,28 +141,21 @@ def _took(line: Interval, global_batch_size: int | None) -> tuple[int, float | N
     return line.iterations, None if ms is None else (line.iterations * ms + line.paused_ms) / 1000
 
 
-def _behind_s(polls: Sequence["_Poll"]) -> float:
-    """Return by how much a node's clock is behind the control node's, and one answer's way; 0 where
-    no poll says it.
-    """
-    return min((poll.received - poll.node for poll in polls if poll.received), default=0.0)
-
-
 def _sampled(
     record: Record,
     measured: Measurement,
-    nodes: Mapping[int, Path],
+    nodes: Mapping[int, _Node],
     devices: Mapping[int, Sequence[int]],
     windows: Mapping[int, Window | None],
-    began: Mapping[int, float | None],
 ) -> Measurement:
-    """Add what the samples of those nodes say that have some."""
+    """Add what the samples say of those nodes that have some."""
     of_nodes, curves, peaks = [], {}, []
-    for rank in sorted({*windows, *nodes}):
+    for rank, node in sorted(nodes.items()):
         # One node's samples are held at a time: those of all would be gigabytes.
         had = sorted(map(str, devices.get(rank, ())))
-        table = read_samples(read_part(nodes[rank], names.SAMPLES) if rank in nodes else b"")
-        if rank in nodes:
+        was_sampled = has_part(node.path, names.SAMPLES)
+        table = read_samples(read_part(node.path, names.SAMPLES) if was_sampled else b"")
+        if was_sampled:
             if rank in devices:
                 table = table[table["device"].isin([CPU, *had])]
             curves[rank] = over_time(table)
@@ -147,7 +163,7 @@ def _sampled(
         if windows:
             name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
             of_run = () if record.device_kind == CPU else had
-            of_nodes.append(of_node(NodeSamples(table, windows[rank], began[rank], of_run, name)))
+            of_nodes.append(of_node(NodeSamples(table, windows[rank], node.began, of_run, name)))
     measured = replace(
         measured,
         busy={rank: busy for rank, (busy, _, _) in curves.items()},
@@ -169,39 +185,19 @@ def _sampled(
     )
 
 
-def _lasted(node: Path) -> tuple[float | None, float]:
-    """When the node's launcher started and ended, by its own clock.
-
-    None and infinity where its done.json does not say.
-    """
+def _node(path: Path) -> _Node:
     try:
-        ending: Ending | None = load(node / names.DONE, shape(Ending))
+        ending: Ending | None = load(path / names.DONE, shape(Ending))
     except UnreadableError:
         ending = None
-    begin = ending.started_at if ending else None
-    wall_s = ending.wall_s if ending else None
-    return begin, math.inf if begin is None or wall_s is None else begin + wall_s
-
-
-class _Poll(NamedTuple):
-    """A look at the log: node time, bytes by then, the control node's time; 0: it does not say."""
-
-    node: float
-    log_bytes: int
-    received: float
-
-
-def _looks(polls: Iterable[_Poll], ended: float) -> list[tuple[float, int]]:
-    """Return when a node's log had how many bytes, in order.
-
-    What a poll saw only after the launcher had ended was there when it ended.
-    """
-    return sorted((min(poll.node, ended), poll.log_bytes) for poll in polls)
+    began, wall_s = (ending.started_at, ending.wall_s) if ending else (None, None)
+    ended = math.inf if began is None or wall_s is None else began + wall_s
+    return _Node(path, began, ended, _polls_of(path))
 
 
 def looks(node: Path) -> list[tuple[float, int]]:
     """Return when the log in a node's folder had how many bytes, in order."""
-    return _looks(_polls_of(node), _lasted(node)[1])
+    return _node(node).looks
 
 
 def _polls_of(node: Path) -> list[_Poll]:
