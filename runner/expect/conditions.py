@@ -73,23 +73,24 @@ class ConditionDifference:
 def difference_words(found: Sequence[ConditionDifference], who: str = "it") -> str:
     """Say in one sentence what `who` does otherwise, then what one side does not say."""
     told = [each.words for each in found if each.there not in ("", UNKNOWN_THERE)]
+    for at in range(len(told) - 1, 0, -1):  # it has a batch of 2, a sequence length of 8,192
+        if told[at - 1].startswith("has "):
+            told[at] = told[at].removeprefix("has ")
     silent_here = [each.what for each in found if each.here == UNKNOWN_HERE and not each.there]
     silent_there = [each.what for each in found if each.there == UNKNOWN_THERE]
-    parts = [f"{who} {_and(told)}"] if told else []
-    parts += [f"not known here: {', '.join(silent_here)}"] if silent_here else []
-    parts += [f"not stated there: {', '.join(silent_there)}"] if silent_there else []
-    return "; ".join(parts)
-
-
-def _and(clauses: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(clauses[:-1]), clauses[-1])))
+    said = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
+    parts = (
+        (f"{who} ", said),
+        ("not known here: ", ", ".join(silent_here)),
+        ("not stated there: ", ", ".join(silent_there)),
+    )
+    return "; ".join(begin + words for begin, words in parts if words)
 
 
 def device_kind(name: str) -> str:
     """Return a device by the name of our table of devices, else as it is called."""
-    short = name.strip().removeprefix("NVIDIA ")
-    device = find_device(short)
-    return device.name if device else short
+    device = find_device(name)
+    return device.name if device else name.strip().removeprefix("NVIDIA ")
 
 
 def differences(ours: Speed, theirs: Speed) -> Iterator[ConditionDifference]:
