@@ -53,7 +53,7 @@ def polls(log: str, began: float) -> str:
     for second in range(int(at - began) + 3):
         now = began + second
         there = max((bytes_ for time, bytes_ in seen if time <= now), default=0)
-        lines.append(json.dumps({"node": now, "log_bytes": there, "received": now}))
+        lines.append(json.dumps({"sent": now, "received": now, "node": now, "log_bytes": there}))
     return "\n".join(lines) + "\n"
 
 
