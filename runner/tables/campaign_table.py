@@ -142,7 +142,11 @@ def _brief(rows: Sequence[Row]) -> Iterator[str]:
     meanings: dict[str, list[str]] = {}
     for mark, why in _marks(rows):
         meanings.setdefault(mark, []).append(why)
-    told = [f"{mark}: {'; '.join(dict.fromkeys(whys))}" for mark, whys in meanings.items()]
+    order = list(meanings)
+    if len(order) > MOST_MARKS:  # why a run did not end is told before what speaks against others
+        statuses = {row["status"] for row in rows}
+        order.sort(key=lambda mark: mark not in statuses)
+    told = [f"{mark}: {'; '.join(dict.fromkeys(meanings[mark]))}" for mark in order]
     if told:
         more = f"; {len(told) - MOST_MARKS} more: --notes" if len(told) > MOST_MARKS else ""
         yield f"{'. '.join(told[:MOST_MARKS])}{more}."
