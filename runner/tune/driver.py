@@ -13,6 +13,7 @@ from runner.folder.hidden import ran, repeats_that_ran
 from runner.launch.engine import Wanted
 from runner.results.decide import is_finished
 from runner.study.early_end import ended_early
+from runner.study.running import LOST_IN_A_ROW
 from runner.terms.cell import Cell, Matrix
 from runner.terms.run import Run
 from runner.tune.beliefs import Knowledge
@@ -24,7 +25,6 @@ from runner.tune.trials import Length, Trial
 Repeat = tuple[Cell, int]
 MOST_REPEATS = 20  # of a cell: more than a search ever asks for
 COMPARED_RUNS = 3  # long runs of the winner, default and rule of thumb; two give useless intervals
-LOST_IN_A_ROW = 4  # runs lost to node failures in a row, before the search stops
 WORDS: Mapping[str, str] = {
     "default": "the default, with which the winner is compared",
     "explore": "it may be faster",

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from node.causes import Cause, cause_named
 from runner.base.errors import UserError
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.parity import parity
@@ -12,6 +11,7 @@ from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.folder.hidden import ran, repeats_that_ran
 from runner.results.records import record_of
+from runner.study.observing import ending_of
 from runner.tables.build import measured as measured_cells
 from runner.tables.row import Row
 from runner.terms.cell import Cell
@@ -21,14 +21,6 @@ from runner.terms.tuning import OBJECTIVES, Tuning
 from runner.tune.knob_candidates import Candidates, RaceCandidate, work_of
 from runner.tune.trials import Length, Trial, TrialEnding
 
-# Endings that say nothing of the candidate, and that no node is to blame for.
-NO_TRIAL = frozenset(
-    (
-        *(Cause.INTERRUPTED, Cause.STOPPED, Cause.CONTROL_LOST, Cause.CANCELLED),
-        *(Cause.PREEMPTED, Cause.REQUEUED, Cause.DEADLINE, Cause.JOB_TIME_LIMIT),
-    )
-)
-OUT_OF_MEMORY = "out_of_memory"
 # Codes of figures/publishable.py with which no candidate wins.
 GATES = ("nan", "not_measured", "above_peak")
 FEWEST_DRIFTING = 2  # long runs, all of them slower at their end, before a candidate is refused
@@ -192,22 +184,6 @@ def _by_candidate(readings: Sequence[TuneReading]) -> dict[tuple[str, Length], l
 
 def _records(readings: Sequence[TuneReading]) -> list[Record]:
     return [reading.record for reading in readings if reading.record is not None]
-
-
-def ending_of(outcome: Outcome) -> TrialEnding | None:
-    """Say how a run ended for a search; None where it says nothing."""
-    cause = cause_named(outcome.cause)
-    if outcome.status == "ok":
-        return "ok"
-    if outcome.diagnosis == OUT_OF_MEMORY or cause == Cause.OUT_OF_MEMORY:
-        return "out_of_memory"
-    if cause == Cause.ENDED_EARLY:
-        return "ended_early"
-    if cause in NO_TRIAL:
-        return None
-    if cause is not None and cause.again:
-        return "lost_node"
-    return "refused" if outcome.status == "diverged" else "failed"
 
 
 def measured(
