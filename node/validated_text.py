@@ -6,8 +6,6 @@ its own. The classes are kinds of node/schema.py as well.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 
 from node.schema import unfit, value_text
@@ -111,23 +109,3 @@ class Pin(Checked):
 
     pattern = r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*"
     description = "an exact pin, name==version"
-
-
-class SshKey(Checked):
-    """A public key: its type and its base64, which begins with that type, and nothing else."""
-
-    pattern = r"[a-z][a-z0-9@.-]* [A-Za-z0-9+/]+={0,2}"
-    most = 8_000  # 16,384 bits of RSA have 2,800
-    description = "a public key, its type and base64"
-
-    def __new__(cls, text: Any, where: str = "") -> SshKey:
-        """Check the text, and what it encodes."""
-        key = super().__new__(cls, text, where)
-        kind, _, encoded = key.partition(" ")
-        try:
-            blob = base64.b64decode(encoded, validate=True)
-        except binascii.Error:
-            blob = b""
-        if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode() + b"\x00"):
-            raise unfit(where, "is %s; it must be %s" % (value_text(text), cls.description))
-        return key  # type: ignore[return-value]  # Checked's __new__ made one of this class

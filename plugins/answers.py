@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from node.apex import RECORD as WHEEL
 from node.kinds import having
-from node.mesh_lines import MOST_KEYS
 from node.schema import (
     AnyOf,
     Fields,
-    Flag,
     List,
     Mapped,
     Number,
@@ -24,7 +22,7 @@ from node.schema import (
     Whole,
     Words,
 )
-from node.validated_text import FileName, HostName, Sha256, SshKey
+from node.validated_text import FileName, HostName, Sha256
 
 if TYPE_CHECKING:
     from node.schema import Kind
@@ -58,16 +56,6 @@ PIN = Fields(
     }
 )
 DATASET = Fields({"fault": Words(10_000), "identity": AnyOf(OneOf(""), Sha256), "begun": COUNT})
-_LEFT: dict[str, Kind] = {
-    "user": Text(r"[^\s:/]+"),
-    "group": Whole(0, 2**32),
-    "place": Text(r"/.+"),
-    "marked": List(OneOf("authorized_keys", "config")),
-}
-_KEYS: dict[str, Kind] = {
-    "key": AnyOf(OneOf(""), SshKey),
-    "host_keys": List(SshKey, most=MOST_KEYS, least=1),
-}
 
 KINDS: dict[str, Kind] = {
     "apex:build": BUILT,
@@ -79,11 +67,6 @@ KINDS: dict[str, Kind] = {
     "share:share": Fields(
         {"received": COUNT, "resumed": COUNT, "sent": COUNT, "lost": List(HostName)}
     ),
-    "mesh:left": Fields(_LEFT),
-    "mesh:look": Fields({**_LEFT, **_KEYS}),
-    "mesh:make": Fields({"key": SshKey}),
-    "mesh:put": Fields({"key": SshKey}),
-    "mesh:trust": Fields({"changed": Flag()}),
     "visibility:look": Fields({"seen": Mapped(HostName, Number())}),
 }
 

@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
 
-from node.answer import SIGN
 from tests.cluster.fixtures import Group, RealNodes
 from tests.cluster.node import Node
 from tests.roles.play import Ran, play
@@ -71,11 +69,15 @@ def test_every_node_reaches_every_node_and_setup_repairs_what_breaks(group: Grou
     write(second, f"{HOME}/authorized_keys", FOREIGN_KEY)
     write(second, f"{HOME}/config", FOREIGN_CONFIG)
 
+    checked = mesh(group, "--check")
+    assert checked.rc == 0, checked.out
+    assert first.exec(["ls", "-A", HOME]).stdout == ""
     made = mesh(group, "-vvv", "--diff")
     assert made.rc == 0, made.out
-    private = first.read(f"{OURS}/id_ed25519")
-    assert private == second.read(f"{OURS}/id_ed25519")
-    assert not [line for line in private.splitlines() if line in made.out], "the key was logged"
+    keys = [node.read(f"{OURS}/id_ed25519") for node in group.nodes]
+    assert keys[0] != keys[1]
+    for line in "".join(keys).splitlines():
+        assert line.startswith("-----") or line not in made.out, "the key was logged"
     again = mesh(group)
     assert again.changed() == {"node1": 0, "node2": 0}, again.out
 
@@ -101,43 +103,53 @@ def test_every_node_reaches_every_node_and_setup_repairs_what_breaks(group: Grou
     other.kill()
     other.wait()
 
-    # The key is good from the cluster's addresses only.
-    write(stranger, f"{HOME}/stolen", private)
+    # A key is good from its node's addresses only.
+    write(stranger, f"{HOME}/stolen", keys[1])
     write(stranger, f"{HOME}/known_hosts", f"{first.address} {first.host_key}")
     rc, said = ssh(stranger, "-i", f"{HOME}/stolen", first.address)
     assert rc == 255
     assert "Permission denied" in said
     assert "not from a permitted host" in first.read("/var/log/sshd.log")
 
-    break_and_repair(group, private)
+    break_and_repair(group)
     take_off(group)
 
 
-def break_and_repair(group: Group, private: str) -> None:
+def break_and_repair(group: Group) -> None:
     """Verify names each node and item; setup repairs those and changes nothing else."""
     first, second = group.nodes
-    # The first node loses its key: the cluster's own comes back from the second.
-    first.exec(["rm", f"{OURS}/id_ed25519"], check=True)
-    # It lets the key in from everywhere.
-    opened = first.read(f"{HOME}/authorized_keys").replace('from="', 'from="*,')
-    write(first, f"{HOME}/authorized_keys", opened)
-    # The second expects a wrong host key of the first.
+    # The second expects a wrong host key of the first, and lets the key in from everywhere.
     right, wrong = (node.host_key.split()[1] for node in group.nodes)
     write(second, f"{OURS}/known_hosts", second.read(f"{OURS}/known_hosts").replace(right, wrong))
+    block = second.read(f"{HOME}/authorized_keys")
+    write(second, f"{HOME}/authorized_keys", block.replace('from="', 'from="*,'))
+    # Somebody else wrote another line with the first's key on the first.
+    own = first.read(f"{OURS}/id_ed25519.pub")
+    lines = first.read(f"{HOME}/authorized_keys")
+    write(first, f"{HOME}/authorized_keys", f"{own}{lines}")
 
     broken = verify(group)
     assert broken.rc != 0
     for words in (
-        f"node1: {OURS}/id_ed25519 is missing",
-        "node1 cannot reach node2: ",
-        "authorized_keys of node1 lacks the mesh's line",
-        "authorized_keys of node1 has another line with the mesh's key",
-        "node2 cannot reach node1: Host key verification failed.",
+        "node1: authorized_keys has another line with a key of the mesh, which setup leaves alone",
+        "node2: ~/.ssh/trainbench/known_hosts is not as setup wrote it",
+        "node2: ~/.ssh/authorized_keys is not as setup wrote it",
+        "node2 cannot reach node1 on port 22: Host key verification failed.",
     ):
         assert words in broken.out, broken.out
     mended = mesh(group)
-    assert mended.changed() == {"node1": 2, "node2": 1}, mended.out
-    assert first.read(f"{OURS}/id_ed25519") == private
+    assert mended.changed() == {"node1": 0, "node2": 1}, mended.out
+    assert first.read(f"{HOME}/authorized_keys").startswith(own)
+    write(first, f"{HOME}/authorized_keys", lines)
+    assert verify(group).rc == 0
+
+    # The first node loses its key, and its host keys where the second has them.
+    first.exec(["rm", f"{OURS}/id_ed25519"], check=True)
+    second.exec(["rm", f"{OURS}/known_hosts"], check=True)
+    broken = verify(group)
+    assert f"node1: {OURS}/id_ed25519 is missing" in broken.out.replace("~", "/root"), broken.out
+    assert "node1 cannot reach node2 on port 22: " in broken.out
+    assert mesh(group).rc == 0
     assert second.read(f"{HOME}/authorized_keys").startswith(FOREIGN_KEY + "\n")
     assert verify(group).rc == 0
     checked = mesh(group, "--check")
@@ -171,33 +183,32 @@ def test_another_user_than_the_connecting_one(group: Group) -> None:
     for node in group.nodes:
         # "*": no password, and not locked, which sshd would refuse
         node.exec(["useradd", "--create-home", "--password", "*", USER], check=True)
-    made = mesh(group, "-e", f"ssh_mesh_user={USER}")
+    # Nodes have no sudo, and a Python that only root can read.
+    method = {"ansible_become_method": "su", "ansible_python_interpreter": "/usr/bin/python3"}
+    become = ["-e", json.dumps({**method, "ssh_mesh_user": USER})]
+    made = mesh(group, *become)
     assert made.rc == 0, made.out
     ran = group.nodes[0].exec(["runuser", "-u", USER, "--", "ssh", "node2", "id", "-un"])
     assert ran.stdout == f"{USER}\n", ran.stderr
-    verified = verify(group, "-e", f"ssh_mesh_user={USER}")
+    verified = verify(group, *become)
     assert verified.rc == 0, verified.out
 
 
 FOREIGN = FOREIGN_KEY.split()[1]
 PWNED = "/root/pwned"
-LIES = """#!/bin/sh
-case "$*" in *mesh:look*) cat >/dev/null; cat /opt/liar/answer; exit 0;; esac
-exec {python} "$@"
+# A node's Python, which replaces OLD by NEW in what the programs print that it was given.
+LIES = """#!{python}
+import subprocess, sys
+said = subprocess.run(["{python}", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+print(said.stdout.replace({old!r}, {new!r}), end="")
+sys.exit(said.returncode)
 """
 
 
-def lies(node: Node, python: str, **fields: Any) -> None:
-    """Have a node answer what it likes to `mesh:look`, by the Python that is told of it."""
-    answer = {
-        **{"user": "root", "group": 0, "place": OURS, "marked": [], "home": "/root", "key": ""},
-        **{"name": node.hostname, "hostname": node.hostname, "folders": False, "trust": {}},
-        **{"addresses": [node.address], "from": [node.address]},
-        **{"host_keys": [" ".join(node.host_key.split()[:2])]},
-    }
+def lies(node: Node, python: str, old: str, new: str) -> None:
+    """Have a node say what it likes, in the JSON of Ansible's modules, by the Python it has."""
     node.exec(["mkdir", "-p", "/opt/liar"], check=True)
-    write(node, "/opt/liar/answer", SIGN + json.dumps({**answer, **fields}) + "\n")
-    write(node, "/opt/liar/python3", LIES.format(python=python))
+    write(node, "/opt/liar/python3", LIES.format(python=python, old=old, new=new))
     node.exec(["chmod", "700", "/opt/liar/python3"], check=True)
 
 
@@ -210,31 +221,36 @@ def test_what_a_node_says_of_itself_is_no_configuration_of_the_others(group: Gro
     (group.inventory / "host_vars" / f"{liar.hostname}.yml").write_text(
         "ansible_python_interpreter: /opt/liar/python3\n"
     )
-    proxy = f"x\n    ProxyCommand touch {PWNED}"
-    address, host_key = liar.address, " ".join(liar.host_key.split()[:2])
-    believed: list[dict[str, Any]] = [
-        {"host_keys": [f"{host_key}\n* ssh-ed25519 {FOREIGN}"]},
-        {"host_keys": [f"* ssh-ed25519 {FOREIGN}"]},
-        {"key": f"ssh-ed25519 {FOREIGN}\n{FOREIGN_KEY}"},
-        {"place": f"/x\n    ProxyCommand touch {PWNED}"},
-    ]
-    for fields in believed:
-        lies(liar, python, **fields)
-        refused = mesh(group)
-        assert refused.rc != 0, refused.out
-        assert first.exec(["ls", "-A", HOME]).stdout == "", f"{fields}: {refused.out}"
-    # These are not asked for at all: the inventory has them.
-    lies(
-        liar,
-        python,
-        **{"addresses": [address, proxy], "name": proxy, "hostname": proxy},
-        **{"from": [address, f'1.1.1.1" ssh-ed25519 {FOREIGN} x\n{FOREIGN_KEY}']},
-    )
-    made = mesh(group)
-    assert made.rc == 0, made.out
-    written = first.exec(["sh", "-c", f"cat {OURS}/* {HOME}/authorized_keys {HOME}/config"]).stdout
-    assert FOREIGN not in written
-    assert "ProxyCommand" not in written
+    assert mesh_of_liars(group, python, "nothing", "nothing").rc == 0
+    address, host_key = liar.address, liar.host_key.split()[1]
+    own = liar.read(f"{OURS}/id_ed25519.pub").split()[1]
+    lines = r"\n" + FOREIGN_KEY + r"\n"
+    for old, new in (
+        (host_key, rf"{host_key}\n* ssh-ed25519 {FOREIGN}"),
+        (host_key, f"{host_key} x,* ssh-ed25519 {FOREIGN}"),
+        ('"ssh-ed25519"', f'"* ssh-ed25519 {FOREIGN}"'),
+        ('"ssh-ed25519"', r'"@cert-authority * ssh-ed25519"'),
+        (own, FOREIGN + lines),
+        (own, own + lines),
+        (f'["{address}"]', rf'["{address}", "1.1.1.1\" ssh-ed25519 {FOREIGN} x{lines}"]'),
+        (f'["{address}"]', rf'["*", "{address}\n", "x\n    ProxyCommand touch {PWNED}"]'),
+    ):
+        mesh_of_liars(group, python, old, new)
+        ours = f"cat {OURS}/*[!9] {HOME}/authorized_keys {HOME}/config"
+        written = first.exec(["sh", "-c", ours]).stdout
+        for words in (FOREIGN, "ProxyCommand", "cert-authority", "*"):
+            assert words not in written, f"{old} as {new}: {written}"
+    honest = mesh_of_liars(group, python, "nothing", "nothing")
+    assert honest.rc == 0, honest.out
     assert ssh(first, "node2") == (0, "node2")
+    # A node without a single key that fits ends it for all.
+    refused = mesh_of_liars(group, python, '_public"', '_other"')
+    assert refused.rc != 0
+    assert "node2 has no public key of its sshd" in " ".join(refused.out.split())
     assert first.exec(["test", "-e", PWNED]).returncode == 1
     liar.exec(["rm", "-r", "/opt/liar"], check=True)
+
+
+def mesh_of_liars(group: Group, python: str, old: str, new: str) -> Ran:
+    lies(group.nodes[1], python, old, new)
+    return mesh(group)

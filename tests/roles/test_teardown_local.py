@@ -14,7 +14,6 @@ VARIABLES = """\
 cluster_root: {root}
 cluster_systems: [torch_gpt]
 ssh_mesh_name: trainbench-test-of-teardown
-ssh_mesh_host_keys: {root}/no-sshd-here/*.pub
 """
 
 
