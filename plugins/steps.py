@@ -1,21 +1,31 @@
-"""What a playbook is doing, a line of JSON each, for who started it (runner/launch/steps.py)."""
+"""What a playbook is doing, a line of JSON each, for who runs it (runner/launch/playbook.py).
+
+{"now": words}         what goes on, from now on
+{"text": words}        for a person, as it is
+{"step": ...}          what a step came to on a node, a `StepOnHost`
+{"end": true}          all of the playbook was run
+"""
 
 import json
 import os
-from dataclasses import asdict
 from typing import Any
 
 from node.printable import printable_lines
-from runner.terms.progress import MOST_WORDS, VARIABLE, Told
+from runner.terms.printed_answers import STEPS
+
+MOST_WORDS = 100_000
 
 
-def tell(event: str, **more: Any) -> None:
+def tell(**said: Any) -> None:
     """Add a line; each is one write, so that those of several processes do not mix."""
-    if path := os.environ.get(VARIABLE):
-        more["words"] = printable_lines(more.get("words", ""))[:MOST_WORDS]
-        line = json.dumps(asdict(Told(event, **more))) + "\n"
+    if path := os.environ.get(STEPS):
         with open(path, "ab", buffering=0) as file:
-            file.write(line.encode())
+            file.write(json.dumps(said).encode() + b"\n")
+
+
+def words(text: Any) -> str:
+    """Return text that may be a node's, printable and of bounded length."""
+    return printable_lines(str(text))[:MOST_WORDS]
 
 
 def subject(spec: Any) -> str:

@@ -52,7 +52,7 @@ class ActionModule(NodeAction):
         try:
             spec, python = arguments.get("spec"), str(arguments.get("python") or "")
             if title := steps.subject(spec):
-                steps.tell("task", host=str(variables["inventory_hostname"]), words=title)
+                steps.tell(now=steps.words(f"{variables['inventory_hostname']}: {title}"))
             result = self.result(str(arguments["program"]), spec, python=python)
         except LookupError as error:
             raise AnsibleActionFail(str(error)) from None

@@ -1,17 +1,20 @@
-"""Tells plugins/steps.py which step of a playbook goes on, and how it ends on each node.
+"""Tells who runs a playbook what each step came to on each node (plugins/steps.py).
 
 A step is what one role does, with all roles that it includes; where there is no role, a play.
 """
 
 import sys
+import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ansible.plugins.callback import CallbackBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from plugins.steps import tell
+from plugins.steps import tell, words
+from runner.terms.printed_answers import State, StepOnHost
 
 DOCUMENTATION = """
     name: steps
@@ -21,6 +24,7 @@ DOCUMENTATION = """
       - Enabled by what wraps the playbooks, and tells nothing else.
 """
 
+STATES = get_args(State)  # the best first
 # They do nothing on a node.
 OURS = ("include_tasks", "include_role", "include_vars", "set_fact", "assert", "debug", "meta")
 
@@ -40,71 +44,87 @@ def told(result: Any) -> list[str]:
     return list(map(str, lines)) if isinstance(lines, list) else []
 
 
-def change_lines(result: Any) -> str:
-    """The same as text, or the message of `debug`."""
-    if result.task.action.rpartition(".")[2] == "debug":
-        return str(result.result.get("msg"))
-    return "\n".join(told(result))
-
-
 def forgiven(task: Any) -> bool:
     """Whether a block around the task goes on where it fails."""
     block = task._parent
-    while block is not None:
-        if getattr(block, "rescue", None):
-            return True
+    while block is not None and not getattr(block, "rescue", None):
         block = block._parent
-    return False
+    return block is not None
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # untyped where mypy skips ansible
-    """Ansible's entry."""
+    """Ansible's entry. `hosts` has what the step that goes on came to so far."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "steps"
     CALLBACK_NEEDS_ENABLED = True
 
-    def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Say how many plays there are."""
-        tell("begin", count=len(playbook.get_plays()))
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.since, self.item = "", time.monotonic(), ""
+        self.hosts: dict[str, StepOnHost] = {}
+
+    def enter(self, step: str) -> None:
+        """Begin a step; tell what the last one came to."""
+        if step != self.step:
+            for ended in self.hosts.values():
+                tell(step=asdict(ended))
+            self.step, self.since, self.hosts = step, time.monotonic(), {}
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Count one more."""
+        """Note whose tasks come."""
         self._play = play
-        tell("play", step=play.get_name())
+        self.enter("")
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         """Say what goes on there."""
-        step = step_of(task, self._play)
-        tell("task", step=step, host=host.get_name(), words=task.get_name().rpartition(" : ")[2])
+        self.enter(step_of(task, self._play))
+        now = f"{self.step}  {host.get_name()}: {task.get_name().rpartition(' : ')[2]}"
+        tell(now=words(now))
 
-    def _ended(self, result: Any, status: str, message: str = "") -> None:
-        step = step_of(result.task, self._play)
-        tell("result", step=step, host=result.host.get_name(), status=status, words=message)
+    def ended(self, result: Any, state: State, why: str = "") -> None:
+        """Count a task's end on a node."""
+        host = result.host.get_name()
+        self.enter(step_of(result.task, self._play))
+        before = self.hosts.get(host) or StepOnHost(step=self.step, host=host)
+        said = (before.why, why) if state == "changed" else (why or before.why,)
+        self.hosts[host] = StepOnHost(
+            step=self.step,
+            host=host,
+            state=max(before.state, state, key=STATES.index),
+            changes=before.changes + (state == "changed"),
+            took_s=time.monotonic() - self.since,
+            why=words("\n".join(filter(None, said))),
+        )
 
     def v2_runner_on_ok(self, result: Any) -> None:
         """Say whether it changed something, and what of it is for a person to know."""
+        action = result.task.action.rpartition(".")[2]
+        if action == "survey" and result.result.get("text"):
+            tell(text=words(result.result["text"]))
         if result.result.get("changed"):
-            self._ended(result, "changed", change_lines(result))
-        elif result.task.action.rpartition(".")[2] not in OURS:
-            self._ended(result, "ok")
+            message = str(result.result.get("msg")) if action == "debug" else ""
+            self.ended(result, "changed", message or "\n".join(told(result)))
+        elif action not in OURS:
+            self.ended(result, "ok")
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         """Keep what an item of a loop says: the task's own words are of no use."""
-        self._item = str(result.result.get("msg") or "")
+        self.item = str(result.result.get("msg") or "")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Say why, where the play does not go on."""
         if not ignore_errors and not forgiven(result.task):
-            item = result.result.get("results") and getattr(self, "_item", "")
-            status = "refused" if result.result.get("wrong_input") else "failed"
-            self._ended(result, status, str(item or result.result.get("msg") or "it failed"))
+            item = result.result.get("results") and self.item
+            state: State = "refused" if result.result.get("wrong_input") else "failed"
+            self.ended(result, state, str(item or result.result.get("msg") or "it failed"))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """Say why."""
-        self._ended(result, "unreachable", str(result.result.get("msg") or ""))
+        self.ended(result, "unreachable", str(result.result.get("msg") or ""))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Say that all of it ended."""
-        tell("end")
+        self.enter("")
+        tell(end=True)

@@ -1,8 +1,6 @@
 """What the commands that run a playbook share: options, the call, and the last lines."""
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
@@ -10,10 +8,7 @@ from runner.base.streams import complain, say, say_json
 from runner.base.text import counted
 from runner.folder import names
 from runner.launch.play import last_words
-from runner.terms.printed_answers import PlaybookAnswer
-
-if TYPE_CHECKING:
-    from runner.launch.playbook import PlaybookEnd
+from runner.terms.printed_answers import HowItEnded, PlaybookAnswer
 
 EXIT_CODES = "exit codes: 0 done, 1 a node failed, 2 bad input, 130 Ctrl-C"
 
@@ -38,8 +33,7 @@ def add_playbook(commands: Commands, name: str, help: str, text: str) -> argpars
 
 def run_command(name: str, chosen: argparse.Namespace) -> int:
     """Run the playbook, and say how it ended; the exit code."""
-    from runner.launch.playbook import INTERRUPTED, run_playbook
-    from runner.launch.steps import duration
+    from runner.launch.playbook import INTERRUPTED, duration, run_playbook
 
     if not chosen.inventory.exists():
         from runner.inventory.inventory import load_inventory
@@ -61,50 +55,34 @@ def run_command(name: str, chosen: argparse.Namespace) -> int:
         verbose=chosen.verbose,
         show=not as_json,
     )
-    if as_json and (ended.steps.complete or ended.code == INTERRUPTED):
-        answer = _answer(name, chosen, ended, log)
+    if as_json and (ended.complete or ended.code == INTERRUPTED):
+        words: dict[int, HowItEnded] = {0: "done", INTERRUPTED: "interrupted"}
+        answer = PlaybookAnswer(
+            command=name,
+            inventory=str(chosen.inventory),
+            check=chosen.check,
+            ended=words.get(ended.exit_code, "failed"),
+            changes=ended.changes,
+            failed=ended.failed,
+            steps=tuple(ended.steps),
+            took_s=ended.took_s,
+            log=str(log),
+            exit_code=ended.exit_code,
+        )
         say_json(answer)
-        return answer.exit_code
+        return ended.exit_code
     output_note = f"Ansible's output: {log}"
     if ended.code == INTERRUPTED:
         complain(f"stopped; run the same command to continue. {output_note}")
         return INTERRUPTED
-    if not ended.steps.complete:
+    if not ended.complete:
         raise UserError(f"{name} could not begin: {last_words(log).removeprefix('[ERROR]: ')}")
     if ended.code != 0:
-        failed = ", ".join(f"{host} ({step})" for host, step in ended.steps.failed.items())
+        failed = ", ".join(f"{host} ({step})" for host, step in ended.failed.items())
         complain(f"error: {name} failed on {failed or 'a node'}; {output_note}")
-        return _code(ended)
-    changes = ended.steps.changes
-    say(f"{name}: {_summary(changes, chosen)}, {duration(ended.took_s)}. {output_note}")
+        return ended.exit_code
+    say(f"{name}: {_summary(ended.changes, chosen)}, {duration(ended.took_s)}. {output_note}")
     return 0
-
-
-def _code(ended: "PlaybookEnd") -> int:
-    """Return 2 where the inventory is wrong, as for all bad input, and 1 where a node failed."""
-    return 2 if ended.steps.refused else min(ended.code, 1)
-
-
-def _answer(
-    name: str, chosen: argparse.Namespace, ended: "PlaybookEnd", log: Path
-) -> PlaybookAnswer:
-    """Return the same for a machine."""
-    from runner.launch.playbook import INTERRUPTED
-
-    interrupted = ended.code == INTERRUPTED
-    code = INTERRUPTED if interrupted else _code(ended)
-    return PlaybookAnswer(
-        command=name,
-        inventory=str(chosen.inventory),
-        check=chosen.check,
-        ended="interrupted" if interrupted else "failed" if code else "done",
-        changes=ended.steps.changes,
-        failed=dict(ended.steps.failed),
-        steps=tuple(ended.steps.closed),
-        took_s=ended.took_s,
-        log=str(log),
-        exit_code=code,
-    )
 
 
 def _summary(changes: int, chosen: argparse.Namespace) -> str:

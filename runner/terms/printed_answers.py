@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Schema = Literal[1]
+State = Literal["ok", "changed", "failed", "unreachable", "refused"]  # refused: its input is wrong
+HowItEnded = Literal["done", "failed", "interrupted"]
+STEPS = "TRAINBENCH_STEPS"  # the variable that names the file of plugins/steps.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,10 @@ class StepOnHost:
 
     step: str
     host: str
-    state: Literal["ok", "changed", "failed", "unreachable"]
-    changes: int
-    took_s: float
-    why: str  # Ansible's words on it, of any length up to its own limit
+    state: State = "ok"
+    changes: int = 0
+    took_s: float = 0.0
+    why: str = ""  # Ansible's words on it, of any length up to its own limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class PlaybookAnswer:
     command: str
     inventory: str
     check: bool  # whether nothing was to be changed
-    ended: Literal["done", "failed", "interrupted"]
+    ended: HowItEnded
     changes: int
     failed: Mapping[str, str]  # host to the step that failed there
     steps: tuple[StepOnHost, ...]

@@ -90,7 +90,7 @@ class Builder:
 def _why(ended: PlaybookEnd, log: Path) -> str:
     """Return on which node a playbook failed, and Ansible's reason."""
     messages = _last_error(log)
-    hosts = ", ".join(ended.steps.failed)
+    hosts = ", ".join(ended.failed)
     return f"{hosts}: {messages}" if hosts else messages
 
 

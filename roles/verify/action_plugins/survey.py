@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from node.facts.kinds import ENVIRONMENT
 from node.printable import printable_lines
 from node.schema import Number, UnfitError
-from plugins import steps
 from plugins.node_action import MOST_WORDS, NodeAction, one_line, save
 from runner.folder import names
 
@@ -133,8 +132,7 @@ class ActionModule(NodeAction):
             raise AnsibleError(f"the nodes cannot be compared: {completed.stderr.strip()}")
         answer = json.loads(completed.stdout)
         Display().display(answer["text"].rstrip())
-        steps.tell("text", words=answer["text"].rstrip())
-        return {"faults": answer["faults"]}
+        return {"faults": answer["faults"], "text": answer["text"].rstrip()}
 
 
 def inventory_path(variables: dict[str, Any]) -> str:
