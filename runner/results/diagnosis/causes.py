@@ -123,6 +123,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         rb"connection to the C10d store has failed|DistNetworkError",
         rb"[Tt]imed out .{0,80}store based barrier",
         rb"Timed out waiting for clients|DistStoreError|wait timeout after \d+ms",
+        rb"^socket\.gaierror\b",  # of an HTTP library another exception follows, and is judged
     ),
     _meaning(
         "collective_timeout",
@@ -140,6 +141,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "connection_lost",
         rb"ncclRemoteError|remote process exited|Connection (?:was likely )?closed",
         rb"Connection reset by peer|Connection refused|Broken pipe|Socket closed",
+        rb"^socket\.timeout\b|Connection timed out",
     ),
     _meaning(
         "collective_error",

@@ -54,7 +54,8 @@ def test_a_cause_behind_any_prefix(tmp_path: Path, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "status", "words"),
     [
-        ([*TRACE, "socket.timeout: timed out"], "error", "socket.timeout: timed out"),
+        ([*TRACE, "socket.timeout: timed out"], "connection_lost", "socket.timeout: timed out"),
+        ([*TRACE, "socket.gaierror: [Errno -3] Temporary failure"], "rendezvous", "gaierror: "),
         ([*TRACE, "re.error: missing ), unterminated subpattern"], "error", "re.error: missing"),
         (
             [
