@@ -141,7 +141,7 @@ MEANINGS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
         "connection_lost",
         rb"ncclRemoteError|remote process exited|Connection (?:was likely )?closed",
         rb"Connection reset by peer|Connection refused|Broken pipe|Socket closed",
-        rb"^socket\.timeout\b|Connection timed out",
+        rb"^socket\.timeout\b|^TimeoutError: \[Errno 110\]",
     ),
     _meaning(
         "collective_error",

@@ -55,7 +55,23 @@ def test_a_cause_behind_any_prefix(tmp_path: Path, prefix: str) -> None:
     ("lines", "status", "words"),
     [
         ([*TRACE, "socket.timeout: timed out"], "connection_lost", "socket.timeout: timed out"),
+        ([*TRACE, "TimeoutError: [Errno 110] Timed out"], "connection_lost", "[Errno 110]"),
         ([*TRACE, "socket.gaierror: [Errno -3] Temporary failure"], "rendezvous", "gaierror: "),
+        # an HTTP library's, with the socket's words in it: no peer of the training
+        (
+            [
+                *TRACE,
+                "socket.gaierror: [Errno -2] Name or service not known",
+                "",
+                "During handling of the above exception, another exception occurred:",
+                "",
+                *TRACE,
+                "requests.exceptions.ConnectTimeout: HTTPSConnectionPool(host='huggingface.co'): "
+                "[Errno 110] Connection timed out",
+            ],
+            "error",
+            "requests.exceptions.ConnectTimeout: ",
+        ),
         ([*TRACE, "re.error: missing ), unterminated subpattern"], "error", "re.error: missing"),
         (
             [
