@@ -38,11 +38,12 @@ import numpy as np
 from tabulate import tabulate
 
 from runner.base.errors import UserError
+from runner.study.study import RunEnding
 from runner.terms.layout import Layout
 from runner.tune.beliefs import Earlier, Knowledge
 from runner.tune.candidates import TuneCandidate
 from runner.tune.search import NextRun, Search
-from runner.tune.trials import Trial, TrialEnding
+from runner.tune.trials import Trial
 
 COLUMNS = {  # of a table: of Layout
     "devices": "devices",
@@ -206,7 +207,7 @@ def tuned(known: Callable[[Group], Knowledge] | None = None) -> Way:
             repeat = sum(trial.candidate == step.candidate for trial in trials)
             time = group.measure(int(step.candidate), repeat, noise, seed)
             early = step.end_above_s is not None and time > step.end_above_s
-            ending: TrialEnding = "ended_early" if early else "ok"
+            ending: RunEnding = "ended_early" if early else "ok"
             trials.append(Trial(step.candidate, step.length, ending, time))
         started = len({trial.candidate for trial in trials})
         return group.choice(int(step.winner or 0), started, len(trials) - started)

@@ -163,7 +163,7 @@ class Campaign(HeldFolder):
         Call with the lock held; a process that waits for the lock creates the file again.
         """
         ours = {names.CAMPAIGN, names.HAPPENED, names.LOCK, names.INSPECTED, names.PROGRAMS}
-        ours |= {names.LINES, names.RELIED, names.TUNED, names.WINNER, names.ANSWER}
+        ours |= {names.LINES, names.RELIED, names.WINNER, names.ANSWER}
         if {path.name for path in self.path.glob("*")} <= ours:
             shutil.rmtree(self.path, ignore_errors=True)
 

@@ -84,7 +84,6 @@ ALLOCATION = ".allocation"  # the job whose nodes its runs have, one after the o
 SWITCHES = ".switches.json"  # the hosts of each leaf switch, by which jobs order their ranks
 TRIAL = "trial.sh"  # for sbatch --test-only, for an instant
 ANSWER = "answer.json"  # what a study found so far
-TUNED = "tune.json"  # what the search of a campaign with `tune` found
 WINNER = "winner.yaml"  # of a search, as a matrix
 MACHINE = "machine.json"  # of a folder in TUNE
 PUBLISHED = "publication.json"  # of a bundle that `publish` wrote, who and what it is

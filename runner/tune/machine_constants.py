@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from runner.base.dataclass_schema import shape
 from runner.base.errors import UserError
@@ -14,7 +15,6 @@ from runner.doctor.probe_tests import MATMUL
 from runner.doctor.slow_figures import ProbeResult
 from runner.folder import names
 from runner.folder.stored import OfThisVersion, UnreadableError, load, write_json
-from runner.folder.tune_file import load_tuned
 from runner.terms.cluster import Cluster
 from runner.terms.layout import Layout
 from runner.terms.record import MIXED_FP8
@@ -126,22 +126,38 @@ def _middle(row: ProbeResult) -> float | None:
     return median(values) if values and median(values) > 0 else None
 
 
+@dataclass(frozen=True)
+class _Earlier:
+    """What is read of an earlier search's answer.json: the machine, and what it measured there."""
+
+    fingerprint: str = ""
+    measured: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class _EarlierAnswer:
+    detail: _Earlier = _Earlier()
+
+
+EARLIER = OfThisVersion(shape(_EarlierAnswer))
+
+
 def earlier_of(runs: Path, campaign: str, fingerprint: str, systems: set[str]) -> list[Earlier]:
     """Return what earlier searches measured of a system on this machine; nothing of several."""
     measurements: list[Earlier] = []
-    for path in sorted(runs.glob(f"*/{names.TUNED}")):
+    for path in sorted(runs.glob(f"*/{names.ANSWER}")):
         if path.parent.name == campaign or len(systems) != 1:
             continue
         try:
-            tuned = load_tuned(path.parent)
+            found: _EarlierAnswer | None = load(path, EARLIER, names.ANSWER)
         except UserError:  # what cannot be read says nothing
             continue
-        if tuned is not None and tuned.fingerprint == fingerprint:
-            measurements += _rows(tuned.measured, next(iter(systems)))
+        if found is not None and found.detail.fingerprint == fingerprint:
+            measurements += _rows(found.detail.measured, next(iter(systems)))
     return measurements
 
 
-def _rows(measured: tuple[Mapping[str, object], ...], system: str) -> Iterator[Earlier]:
+def _rows(measured: tuple[Mapping[str, Any], ...], system: str) -> Iterator[Earlier]:
     keys = {layout_field.name for layout_field in fields(Layout)}
     for row in measured:
         step_s = row.get("step_s")
@@ -149,11 +165,6 @@ def _rows(measured: tuple[Mapping[str, object], ...], system: str) -> Iterator[E
             continue
         try:
             sizes = {key: value for key, value in row.items() if key in keys}
-            yield Earlier(Layout(**sizes), float(step_s))  # type: ignore[arg-type]
+            yield Earlier(Layout(**sizes), float(step_s))
         except TypeError:  # of another version
             continue
-
-
-def with_share(layout: Layout, share: float) -> Layout:
-    """Return the layout with its matrix rate."""
-    return replace(layout, matmul_share=share)

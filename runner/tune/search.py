@@ -23,6 +23,7 @@ from typing import Literal
 
 import numpy as np
 
+from runner.study.study import RunEnding
 from runner.tune.beliefs import Belief, Knowledge, alike
 from runner.tune.candidates import TuneCandidate
 from runner.tune.final_race import FinalistDifference, race
@@ -31,7 +32,6 @@ from runner.tune.step_time import Floats
 from runner.tune.trials import (
     Length,
     Trial,
-    TrialEnding,
     long_per_short,
     noise,
     standings,
@@ -149,7 +149,7 @@ class Search:
         while isinstance(step := search.next(rehearsed), NextRun):
             runs.append(step)
             early = step.end_above_s is not None and times[step.candidate] > step.end_above_s
-            ending: TrialEnding = "ended_early" if early else "ok"
+            ending: RunEnding = "ended_early" if early else "ok"
             rehearsed.append(Trial(step.candidate, step.length, ending, times[step.candidate]))
         return runs
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, median_low, variance
 from typing import Literal
 
+from runner.study.study import RunEnding
+
 Length = Literal["short", "long"]
-# How a run ended for the search. `ended_early`: slower than the leader, so it was stopped.
-# `lost_node`: the machine failed, not the candidate. `refused`: it ran and may not win (it
-# diverged, has another loss, leaves too little memory); `failed`: everything else.
-TrialEnding = Literal["ok", "ended_early", "out_of_memory", "lost_node", "refused", "failed"]
 
 TRIES = 3  # of a candidate whose node was lost
 APART = 0.15  # two runs of one candidate that differ by more: one of them was disturbed
@@ -24,7 +22,9 @@ class Trial:
 
     candidate: str  # id
     length: Length
-    ending: TrialEnding
+    # `ended_early`: slower than the leader; `refused`: it may not win (it diverged, has another
+    # loss, leaves too little memory).
+    ending: RunEnding
     # Mean time per counted step (of ended_early: until it was stopped) per TuneCandidate.work, or
     # another figure of which less is better; None, 0, NaN or infinite: it failed.
     step_s: float | None = None

@@ -100,15 +100,15 @@ WAYS: list[tuple[str, str, int]] = [
     ("teardown -i {i} --runs {runs}", "error", 2),
     ("doctor -i {i} --runs {runs} --only env", "error", 2),
     ("accept -i {i} --runs {runs} --plan", "accept_plan", 0),
-    ("tune {tune} -i {i} --runs {runs} --plan", "tune_plan", 0),
+    ("tune {tune} -i {i} --runs {runs} --plan", "answer", 0),
     ("tune {tune} -i {i} --runs {runs} --dry-run", "dry_run", 0),
-    ("tune {tune} -i {i} --runs {runs} --no-measure", "tune", 0),
+    ("tune {tune} -i {i} --runs {runs} --no-measure", "answer", 0),
     ("stop --campaign none --runs {runs}", "error", 2),
     ("stop -i {i} --runs {runs}", "stop", 0),
     ("init {folder}/new --hosts localhost --device cpu --root /opt/x", "init", 0),
 ]
 # Schemas of what takes minutes or machines: other tests compare those with what is printed.
-ELSEWHERE = {"accept", "answer", "bisect", "ci", "doctor"}
+ELSEWHERE = {"accept", "bisect", "ci", "doctor"}
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,9 @@ def test_what_a_command_prints_fits_its_schema(
     fits(document, name)
     versions = [each["schema"] for each in (document if isinstance(document, list) else [document])]
     assert set(versions) == {1}
-    assert rc == code or (name == "tune" and rc == 1), out  # no winner on a loaded machine
+    assert rc == code or (name == "answer" and rc == 3), (
+        out
+    )  # none is surely faster on a loaded machine
 
 
 def test_every_command_and_every_schema_is_among_them() -> None:

@@ -50,16 +50,19 @@ def killed_and_resumed(argv: list[str], campaign: Path) -> dict[str, Any]:
         [*argv, "--format", "json"], capture_output=True, text=True, timeout=900, check=False
     )
     answer: dict[str, Any] = json.loads(ran.stdout)
-    kept = {(one["candidate"], one["length"], one["began"]) for one in answer["runs"]}
-    assert len(kept) == len(answer["runs"])
+    found = answer["detail"]
+    kept = {(one["candidate"], one["length"], one["began"]) for one in found["runs"]}
+    assert len(kept) == len(found["runs"])
     assert before <= over(campaign)
-    assert answer["winner"] or "perhaps no faster than the default" in answer["words"], ran.stderr
-    assert (campaign / "winner.yaml").is_file() == bool(answer["winner"])
-    assert ran.returncode == int(not answer["winner"])
+    codes = {"winner": 0, "default_kept": 3}
+    assert ran.returncode == codes[answer["verdict"]], ran.stderr
+    assert found["winner"]
+    assert (campaign / "winner.yaml").is_file()
     again = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False)
     assert again.returncode == ran.returncode, again.stderr
-    assert (f"fastest: {answer['winner']}" if answer["winner"] else "no winner") in again.stdout
-    assert len(json.loads((campaign / "tune.json").read_text())["runs"]) == len(answer["runs"])
+    assert answer["sentence"] in again.stdout
+    stored = json.loads((campaign / "answer.json").read_text())["detail"]
+    assert len(stored["runs"]) == len(found["runs"])
     return answer
 
 
@@ -74,7 +77,7 @@ def test_killed_in_the_middle_it_goes_on(
     where = ["-i", str(group.inventory), "--runs", str(runs), "--no-measure"]
     argv = [sys.executable, "-m", "runner", "tune", str(matrix), *where]
     answer = killed_and_resumed(argv, runs / f"short-{group.inventory.name}")
-    assert {one["state"] for one in answer["candidates"]} <= {
-        *("winner", "finalist", "tried", "ended_early", "not_tried"),
+    assert {one["state"] for one in answer["tables"][1]["rows"]} <= {
+        *("winner", "finalist", "tried", "ended early", "not tried"),
     }
-    assert answer["commands"][0][0] == group.nodes[0].hostname
+    assert answer["detail"]["commands"][0][0] == group.nodes[0].hostname

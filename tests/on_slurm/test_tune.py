@@ -71,9 +71,9 @@ def test_killed_in_the_middle_it_goes_on(slurm_cluster: SlurmCluster, mode: str)
     before = tune.over
     assert len(before) >= 2
     ran = slurm_cluster.run(tune.words, timeout=400)
-    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-    answer = json.loads(ran.stdout)
-    assert answer["winner"] or "perhaps no faster than the default" in answer["words"]
+    assert ran.returncode in (0, 3), ran.stdout + ran.stderr
+    answer = json.loads(ran.stdout)["detail"]
+    assert answer["winner"]
     assert before <= tune.over
     assert len({one["began"] for one in answer["runs"]}) == len(answer["runs"])
     statuses = {

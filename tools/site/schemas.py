@@ -19,7 +19,6 @@ from runner.terms.outcome import Outcome
 from runner.terms.printed_answers import ANSWERS
 from runner.terms.run import Run
 from runner.terms.settings import Settings
-from runner.terms.tuned import Tuned
 
 Schema = dict[str, Any]
 
@@ -263,20 +262,6 @@ def _dry_run() -> Schema:
     return listed(run)
 
 
-def _tune_plan() -> Schema:
-    counts = dict.fromkeys(
-        ("combinations", "legal", "ran", "short_runs", "long_runs", "earlier_measurements"), WHOLE
-    )
-    return keys(
-        schema=VERSION,
-        campaign=TEXT,
-        refusals=named(WHOLE),
-        expected_s=maybe(NUMBER),
-        machine_measured=FLAG,
-        **counts,
-    )
-
-
 def _table() -> Schema:
     """`collect --format json`: figures of a baseline, of documents, of experts where there are."""
     cell = of(Row)
@@ -423,11 +408,6 @@ PRINTED: Mapping[str, tuple[str, Schema]] = {
     "sheets": ("`collect --shape`: a document's tables.", _sheets()),
     "status": ("How far a campaign has got (docs/runs.md).", _status()),
     "table": ("A campaign's table. docs/measures.md says what each figure is.", _table()),
-    "tune": (
-        "What `tune` found (docs/how-to/tune.md): tune.json.",
-        with_keys(of(Tuned), schema=VERSION),
-    ),
-    "tune_plan": ("What `tune` would run; times in seconds.", _tune_plan()),
 }
 
 

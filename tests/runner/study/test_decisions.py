@@ -45,9 +45,9 @@ def scenarios(folder: Path) -> Iterator[str]:
     """Search, and yield what was decided."""
     for name, (behave, options) in SEARCHES.items():
         tuning = Tuning(folder / name, behave, **options)
-        tuned = tuning.go()
+        tuned = tuning.go().detail
         runs = ("/".join(map(str, axes.values())) for axes in tuning.runs)
-        yield f"{name}: {ran(runs)} -> {tuned.why} {tuned.winner}"
+        yield f"{name}: {ran(runs)} -> {tuned['why']} {tuned['winner']}"
     for name, slow, broken, fails in (
         ("bisect", 7, set(), set()),
         ("bisect, no change", None, set(), set()),

@@ -17,14 +17,15 @@ from runner.base.dataclass_schema import read
 from runner.folder import names
 from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
-from runner.launch.bench import Tally, bench
 from runner.launch.view import View
 from runner.matrix.file import parse_matrix
+from runner.study.running import Session
+from runner.study.study import Answer
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
 from runner.terms.orders import Orders
-from runner.terms.tuned import Tuned
-from runner.tune.tune_session import TuneOptions, TuneSession
+from runner.tune.asked_search import tune_study
+from runner.tune.tune_study import TuneStudy
 from tests.runner.builders import small_cluster
 from tests.runner.launch.test_campaign import Nodes
 
@@ -123,35 +124,25 @@ class Tuning:
         behave: Callable[[Mapping[str, Any], int], Behaviour],
         matrix: Matrix | None = None,
         cluster: Cluster | None = None,
-        **options: Any,
+        budget: float | None = None,
     ) -> None:
         self.folder, self.nodes = folder, PretendedNodes(behave)
         self.matrix = matrix or tune_matrix()
         self.cluster = cluster or small_cluster(2, 1)
-        self.options = TuneOptions(measure=False, **options)
-        self.printed = io.StringIO()
-        self.tally: Tally | None = None
+        self.budget, self.code = budget, -1
 
     @property
-    def session(self) -> TuneSession:
-        path = Path("inventory/rack")
-        said = lambda line: print(line, file=self.printed)  # noqa: E731
-        return TuneSession(self.matrix, self.cluster, path, self.folder, self.options, said)
+    def study(self) -> TuneStudy:
+        return tune_study(self.matrix, self.cluster, self.folder, (self.budget, "node-hours"))
 
-    def go(self, **more: Any) -> Tuned:
-        """Run the search as the command does, on the pretended nodes."""
-        session = self.session
-        view = View(Screen(file=self.printed, width=200))
-        self.tally = bench(
-            session.held,
-            self.cluster,
-            self.folder,
-            engine=self.nodes,
-            view=view,
-            source=session.source,
-            **more,
-        )
-        return session.finished()
+    @property
+    def session(self) -> Session:
+        return Session(self.study, self.cluster, self.folder, lambda *_: self.nodes)
+
+    def go(self) -> Answer:
+        """Search as the command does, on the pretended nodes."""
+        answer, self.code = self.session.run(View(Screen(file=io.StringIO(), width=200)))
+        return answer
 
     @property
     def runs(self) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """A search through bench on pretended nodes (pretended.py): what runs, what wins, what is said."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,10 @@ import pytest
 
 from runner.folder import names
 from runner.folder.campaign import Campaign
-from runner.folder.tune_file import load_tuned
 from runner.launch.status import look
 from runner.matrix.file import parse_matrix
 from runner.results.records import records_of
+from runner.study.showing import to_text
 from tests.runner.tune.pretended import Behaviour, Tuning, steady, tune_matrix
 
 
@@ -37,19 +38,17 @@ def killed_before(run: int) -> Callable[[int], None]:
 def test_the_fastest_wins_by_its_long_runs(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path, plain)
     tuned = tuning.go()
-    assert (tuned.why, tuned.winner) == ("decided", "micro_batch_size=8,zero_stage=0")
-    assert tuned.figure is not None
-    assert abs(tuned.figure / (0.5 + 8**-0.5) - 1) < 0.01
+    found = tuned.detail
+    assert (found["why"], found["winner"]) == ("decided", "micro_batch_size=8,zero_stage=0")
+    assert abs(found["figure"] / (0.5 + 8**-0.5) - 1) < 0.01
     lengths = {run["train_iters"] for run in tuning.runs}
     assert lengths == {16, 40}
     assert tuning.runs[0] == {"micro_batch_size": 4, "zero_stage": 0, "train_iters": 16}
-    default, thumb, second = tuned.differences
-    assert default.percent is not None
-    assert 14 < default.percent < 20
-    assert default.low is not None
-    assert default.low > 0
-    assert thumb.missing == "it is the winner"
-    assert second.to == "the second"
+    default, thumb, second = tuned.tables[0].rows
+    assert 14 < default["percent"] < 20
+    assert default["low"] > 0
+    assert thumb["by"] == "it is the winner"
+    assert second["to"] == "faster than the second"
 
 
 def test_the_runs_are_those_of_an_ordinary_campaign(tmp_path: Path) -> None:
@@ -57,16 +56,17 @@ def test_the_runs_are_those_of_an_ordinary_campaign(tmp_path: Path) -> None:
     tuned = tuning.go()
     campaign = Campaign(tmp_path / "t-rack")
     records = records_of(campaign, tmp_path)
-    assert len(records) == len(tuning.nodes.ran) == len(tuned.runs)
+    assert len(records) == len(tuning.nodes.ran) == len(tuned.detail["runs"])
     status = look(campaign)
     assert (status.runs, status.over) == (len(records), len(records))
-    assert load_tuned(campaign.path) == tuned
+    stored = json.loads((campaign.path / names.ANSWER).read_text())
+    assert stored == json.loads(to_text(tuned, "json")) | {"cannot_build": {}}
     text = (campaign.path / names.WINNER).read_text()
     (cell,) = parse_matrix(text, "winner.yaml", "winner", lambda _: 1).cells
     assert cell.parameters["micro_batch_size"] == 8
     assert cell.parameters["train_iters"] == 40
-    assert tuned.commands[0][0] == "n1"
-    assert "--micro-batch-size 8" in tuned.commands[0][3]
+    assert tuned.detail["commands"][0][0] == "n1"
+    assert "--micro-batch-size 8" in tuned.detail["commands"][0][3]
 
 
 def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_the_same_command_goes_on_and_runs_nothing_twice(tmp_path: Path) -> None
         tuning.go()
     tuning.nodes.before = lambda _: None
     tuned = tuning.go()
-    assert tuned.winner == expected.winner
+    assert tuned.sentence == expected.sentence
     assert tuning.runs == whole.runs
     before = len(tuning.nodes.ran)
-    assert tuning.go().winner == expected.winner
+    assert tuning.go().sentence == expected.sentence
     assert len(tuning.nodes.ran) == before
 
 
@@ -93,23 +93,23 @@ def test_a_search_stopped_before_its_last_comparison_names_the_winner(tmp_path: 
     tuning.nodes.before = killed_before(len(whole.runs) - 1)
     with pytest.raises(KilledError):
         tuning.go()
-    tuned = load_tuned(tmp_path / "parts" / "t-rack")
-    assert tuned is not None
-    assert (tuned.why, tuned.winner) == ("decided", expected.winner)
-    assert tuned.words == expected.words + "; runs that compare it with the default are left"
+    tuned = tuning.session.answer()
+    assert (tuned.verdict, tuned.exit_code) == ("going_on", 1)
+    assert tuned.detail["winner"] == expected.detail["winner"]
+    assert tuned.sentence.endswith("; runs that compare it with the default are left")
 
 
 def test_an_edited_block_is_growth(tmp_path: Path) -> None:
     few = {"micro_batch_size": [4, 2], "zero_stage": [0, 1]}
     tuning = Tuning(tmp_path, plain, tune_matrix(few))
-    assert tuning.go().winner == "micro_batch_size=4,zero_stage=0"
+    assert tuning.go().detail["winner"] == "micro_batch_size=4,zero_stage=0"
     first = list(tuning.runs)
     tuning.matrix = tune_matrix({"micro_batch_size": [4, 2, 8], "zero_stage": [0, 1]})
     tuned = tuning.go()
-    assert tuned.winner == "micro_batch_size=8,zero_stage=0"
+    assert tuned.detail["winner"] == "micro_batch_size=8,zero_stage=0"
     again = [run for run in tuning.runs[len(first) :] if run["train_iters"] == 16]
     assert all(run["micro_batch_size"] == 8 for run in again)
-    assert len(tuned.runs) == len(tuning.runs)
+    assert len(tuned.detail["runs"]) == len(tuning.runs)
 
 
 def test_a_slow_run_is_ended_early_and_no_failure(tmp_path: Path) -> None:
@@ -120,14 +120,12 @@ def test_a_slow_run_is_ended_early_and_no_failure(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path, behave, tune_matrix(knobs))
     tuning.nodes.waits_s = 3.0
     tuned = tuning.go()
-    states = {one.name: one.state for one in tuned.candidates}
-    assert states == {"zero_stage=0": "winner", "zero_stage=2": "ended_early"}
-    assert tuning.tally is not None
-    assert tuning.tally.exit_code == 0
-    (early,) = [run for run in tuned.runs if run.ending == "ended_early"]
-    assert early.figure is not None
-    assert 4 < early.figure < 6
-    assert "a step took" in early.reason
+    states = {one["candidate"]: one["state"] for one in tuned.tables[1].rows}
+    assert states == {"zero_stage=0": "winner", "zero_stage=2": "ended early"}
+    assert tuning.code == 0
+    (early,) = [run for run in tuned.detail["runs"] if run["ending"] == "ended_early"]
+    assert 4 < early["figure"] < 6
+    assert "a step took" in early["reason"]
 
 
 def test_nodes_that_carry_out_no_run_stop_the_search(tmp_path: Path) -> None:
@@ -137,12 +135,12 @@ def test_nodes_that_carry_out_no_run_stop_the_search(tmp_path: Path) -> None:
 
     tuning = Tuning(tmp_path, behave)
     tuned = tuning.go()
-    assert (tuned.why, len(tuning.nodes.ran)) == ("stopped", 4)
-    assert "4 runs in a row could not be carried out: n1 cannot be reached" in tuned.words
+    assert (tuned.verdict, len(tuning.nodes.ran)) == ("going_on", 4)
+    assert "4 runs in a row could not be carried out: n1 cannot be reached" in tuned.notes[-1]
 
 
 def test_a_budget_of_zero_runs_nothing(tmp_path: Path) -> None:
     tuning = Tuning(tmp_path, plain, budget=0.0)
     tuned = tuning.go()
-    assert (tuned.why, tuned.winner, tuning.nodes.ran) == ("budget", None, [])
+    assert (tuned.verdict, tuned.detail["why"], tuning.nodes.ran) == ("none", "budget", [])
     assert not (tmp_path / "t-rack").exists()
