@@ -32,6 +32,7 @@ from runner.systems.command import readers
 from runner.terms.cell import MOST_CELLS, MOST_REPEATS, OF_READING, AskedCell, Cell
 from runner.terms.orders import LOG_LIMIT_BYTES, Limits, NodeRun
 from runner.terms.outcome import Outcome
+from runner.terms.printed_answers import ImportedRun
 from runner.terms.run import Imported, ImportedLog, Run
 from runner.terms.settings import Settings
 
@@ -42,49 +43,33 @@ _PORT = 1  # run.json has one
 
 
 @dataclass(frozen=True)
-class Brought:
-    """A log's copy, before it is in its run; `source` is what the user named."""
-
-    source: Path
-    copy: Path
-    log: ImportedLog
-
-
-@dataclass(frozen=True)
 class LogRun:
     """A run that is to be made of logs: its cell, and what its logs say."""
 
     cell: Cell
-    logs: tuple[Brought, ...]
-    reading: Reading
-
-
-@dataclass(frozen=True)
-class Made:
-    """A run that was made."""
-
-    cell: Cell
-    repeat: int
-    outcome: Outcome
-    logs: tuple[Brought, ...]
+    logs: tuple[ImportedLog, ...]
     reading: Reading
 
 
 def import_logs(
     logs: Sequence[Path], campaign: Campaign, declared: Declared, *, cell: str | None, one_run: bool
-) -> list[Made]:
+) -> list[ImportedRun]:
     """Make runs of logs: one of each, or one of all. Raises UserError before anything is written.
 
     `cell` is the name of the cell that they are repeats of; without it each is a cell of its own.
     """
     FileName(campaign.name, "--into")
     with _beside(campaign) as folder:
-        copies = [_brought(log, folder / str(at)) for at, log in enumerate(logs)]
-        _not_twice(copies)
-        groups = [tuple(copies)] if one_run else [(copy,) for copy in copies]
-        called = names_of([group[0].source for group in groups])
+        copies: dict[str, ImportedLog] = {}
+        for path in logs:
+            log = _copied(path, folder)
+            if same := copies.get(log.sha256):
+                raise UserError(f"{log.name} is the same log as {same.name}")
+            copies[log.sha256] = log
+        groups = [tuple(copies.values())] if one_run else [(copy,) for copy in copies.values()]
+        called = names_of(logs[:1] if one_run else logs)
         planned = [
-            _planned(cell or name, group, declared)
+            _planned(cell or name, group, folder, declared)
             for name, group in zip(called, groups, strict=True)
         ]
         _check(campaign, planned, cell)
@@ -93,7 +78,7 @@ def import_logs(
             imported = []
             for run in planned:
                 settings, repeat = _with(settings, run.cell)
-                imported.append(_make(campaign, run, repeat, declared))
+                imported.append(_make(campaign, run, folder, repeat, declared))
             campaign.write(settings)
     return imported
 
@@ -113,9 +98,9 @@ def _beside(campaign: Campaign) -> Iterator[Path]:
                 runs.rmdir()
 
 
-def _brought(path: Path, copy: Path) -> Brought:
-    """Copy a log, and say what its bytes are."""
-    digest, size = hashlib.sha256(), 0
+def _copied(path: Path, folder: Path) -> ImportedLog:
+    """Copy a log into a file named by its checksum, and say what its bytes are."""
+    digest, size, copy = hashlib.sha256(), 0, folder / "copy"
     try:
         with open_plain(path) as source, copy.open("xb") as target:
             while block := source.read(BLOCK):
@@ -125,31 +110,25 @@ def _brought(path: Path, copy: Path) -> Brought:
                 digest.update(block)
                 target.write(block)
     except OSError as error:
-        why = os_error_words(error, str(copy.parent))
+        why = os_error_words(error, str(folder))
         raise UserError(f"{path} cannot be brought in: {why}") from None
     if not size:
         raise UserError(f"{path} is empty")
-    return Brought(path, copy, ImportedLog(printable(str(path)), Sha256(digest.hexdigest()), size))
+    log = ImportedLog(printable(str(path)), Sha256(digest.hexdigest()), size)
+    copy.rename(folder / log.sha256)
+    return log
 
 
-def _not_twice(copies: Sequence[Brought]) -> None:
-    by_digest: dict[str, Path] = {}
-    for copy in copies:
-        if same_log := by_digest.get(copy.log.sha256):
-            raise UserError(f"{copy.source} is the same log as {same_log}")
-        by_digest[copy.log.sha256] = copy.source
-
-
-def _planned(name: str, logs: tuple[Brought, ...], declared: Declared) -> LogRun:
+def _planned(name: str, logs: tuple[ImportedLog, ...], folder: Path, declared: Declared) -> LogRun:
     reading = read(
-        [log.copy for log in logs],
+        [folder / log.sha256 for log in logs],
         declared.system,
         family=declared.family,
         global_batch_size=declared.global_batch_size,
         sizes=declared.known,
         readers=None if declared.log is None else readers({"log": declared.log}),
     )
-    return LogRun(cell_of(name, str(logs[0].source), reading, declared), logs, reading)
+    return LogRun(cell_of(name, logs[0].name, reading, declared), logs, reading)
 
 
 def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> Settings:
@@ -176,10 +155,8 @@ def _check(campaign: Campaign, planned: Sequence[LogRun], cell: str | None) -> S
     there = dict(_imported(campaign, settings))
     for run in planned:
         for log in run.logs:
-            if log.log.sha256 in there:
-                raise UserError(
-                    f"{log.source} is in campaign {campaign.name}: {there[log.log.sha256]}"
-                )
+            if log.sha256 in there:
+                raise UserError(f"{log.name} is in campaign {campaign.name}: {there[log.sha256]}")
     by_name = {known_cell.name: known_cell for known_cell in settings.cells}
     for run in planned:
         same_name = by_name.get(run.cell.name)
@@ -235,7 +212,9 @@ def _with(settings: Settings, cell: Cell) -> tuple[Settings, int]:
     return replace(settings, cells=tuple(by_id.values())), repeat
 
 
-def _make(campaign: Campaign, planned: LogRun, repeat: int, declared: Declared) -> Made:
+def _make(
+    campaign: Campaign, planned: LogRun, folder: Path, repeat: int, declared: Declared
+) -> ImportedRun:
     """Write the run's folder, its outcome last."""
     cell = planned.cell
     attempt = campaign.new_attempt(cell.id, repeat)
@@ -250,7 +229,7 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, declared: Declared) 
         master_port=_PORT,
         nodes=tuple(_node(rank) for rank in range(len(planned.logs))),
         imported=Imported(
-            tuple(log.log for log in planned.logs),
+            planned.logs,
             printed_by(planned.reading, cell),
             declared.device,
         ),
@@ -258,10 +237,17 @@ def _make(campaign: Campaign, planned: LogRun, repeat: int, declared: Declared) 
     write_json(attempt.path / names.RUN, run.to_json())
     for rank, log in enumerate(planned.logs):
         make_private(attempt.node(rank))
-        log.copy.replace(attempt.log(rank))
+        (folder / log.sha256).replace(attempt.log(rank))
     outcome = _judged(attempt, planned)
     write_json(attempt.path / names.OUTCOME, outcome.to_json())
-    return Made(cell, repeat, outcome, planned.logs, planned.reading)
+    return ImportedRun(
+        logs=tuple(str(log.name) for log in planned.logs),
+        cell=cell.name,
+        repeat=repeat,
+        status=outcome.status,
+        reason=outcome.reason or "",
+        logged_lines=len(planned.reading.measurement.intervals),
+    )
 
 
 def _judged(attempt: Attempt, planned: LogRun) -> Outcome:

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_runs, new_command
@@ -10,9 +10,6 @@ from runner.base.program_name import CALLED
 from runner.base.streams import say, say_json
 from runner.commands.log_options import MOST, add_log_options, check_log_options, patterns_of
 from runner.terms.printed_answers import ImportAnswer, ImportedRun
-
-if TYPE_CHECKING:
-    from runner.archive.importing import Made
 
 DESCRIPTION = """\
 Make runs of logs that other programs left, in a campaign that collect, compare, status and export
@@ -93,7 +90,7 @@ def run(chosen: argparse.Namespace) -> int:
         one_run=chosen.one_run,
     )
     if chosen.format == "json":
-        say_json(ImportAnswer(campaign=chosen.into, runs=tuple(map(_run, imports))))
+        say_json(ImportAnswer(campaign=chosen.into, runs=tuple(imports)))
         return 0
     for imported in imports:
         say(_line(imported))
@@ -140,22 +137,11 @@ def _set(text: str) -> tuple[str, Any]:
     return key, read_yaml(value, f"--set {key}")
 
 
-def _run(run: "Made") -> ImportedRun:
-    return ImportedRun(
-        logs=tuple(str(source.log.name) for source in run.logs),
-        cell=run.cell.name,
-        repeat=run.repeat,
-        status=run.outcome.status,
-        reason=run.outcome.reason or "",
-        logged_lines=len(run.reading.measurement.intervals),
-    )
-
-
-def _line(imported: "Made") -> str:
+def _line(run: ImportedRun) -> str:
     """Say what one run became."""
-    logs = ", ".join(imported_log.log.name for imported_log in imported.logs)
-    repeat = f", repeat {imported.repeat}" if imported.repeat > 1 else ""
-    reason = f" ({imported.outcome.reason})" if imported.outcome.reason else ""
-    steps = len(imported.reading.measurement.intervals)
-    status = imported.outcome.status
-    return f"{logs}: cell {imported.cell.name}{repeat}: {status}, {steps} lines{reason}"
+    repeat = f", repeat {run.repeat}" if run.repeat > 1 else ""
+    reason = f" ({run.reason})" if run.reason else ""
+    return (
+        f"{', '.join(run.logs)}: cell {run.cell}{repeat}: {run.status},"
+        f" {run.logged_lines} lines{reason}"
+    )

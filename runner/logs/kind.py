@@ -10,28 +10,6 @@ from runner.logs.logged_step import LoggedStep
 from runner.logs.overflow import Overflows
 from runner.terms.record import LossKind
 
-# What lines may contain beside the iteration, with a name for people: the fields of a LoggedStep,
-# memory, and the sizes in `known.py`.
-GIVES: Mapping[str, str] = {
-    "step_time_ms": "step time",
-    "samples_per_s": "samples/s",
-    "tokens_per_s": "tokens/s",
-    "device_tokens_per_s": "tokens/s of a device",
-    "global_batch": "batch size",
-    "loss": "loss",
-    "grad_norm": "norm",
-    "skipped": "skipped",
-    "memory_allocated_mib": "allocated",
-    "memory_reserved_mib": "reserved",
-    "memory_used_mib": "used",
-    "memory_rss_mib": "RSS",
-    "tflop_per_s": "TFLOP/s",
-    "energy_j": "energy",
-    "tokens_per_sample": "tokens per sample",
-    "devices": "devices",
-    "train_iters": "iterations in all",
-}
-
 
 @dataclass(frozen=True)
 class Sign:
@@ -66,39 +44,26 @@ class Candidate:
 class Kind(ABC):
     """One kind of step lines; an object reads whole lines of one log, block by block.
 
-    `says` names the lines for people. `candidates` lists the systems that print them: the first
-    that fits is the log's. `mentions` is the same for a log without any step. Of the regular
-    expressions `step` is the part of a line that shows that a step was logged, `error` begins a
-    line by which the trainer itself says why it ends, `success` is on one after which nothing is
-    a failure;
-    `counter` has the number of an iteration as its one group, for Python's `re` on a node.
-    `own_rate` is False for lines printed beside a trainer's own lines, whose samples/s may be
-    wrong; `from_zero` is for lines that count iterations from 0. `gives` names what the lines (or
-    what the trainer prints beside them) say, in words of GIVES; `works_out` what the parser works
-    out of something else on them, and `out_of` from what. Recorded logs hold both to it.
-    `loss_kind` names what a line's loss is the mean of, by the trainer's source, `holds` says what
-    its time is of and whether evaluations and checkpoints are in it ("" of lines without a time),
-    `untimed` why lines have none that the counted steps alone make, with the cure,
-    `validates` what the figure of its evaluations is.
+    Of the regular expressions `step` is the part of a line that shows that a step was logged,
+    `error` begins a line by which the trainer itself says why it ends, `success` is on one after
+    which nothing is a failure; `counter` has the number of an iteration as its one group, for
+    Python's `re` on a node.
     """
 
     name: str
-    says: str
-    candidates: tuple[Candidate, ...]
-    mentions: tuple[Candidate, ...] = ()
+    says: str  # names the lines for people
+    candidates: tuple[Candidate, ...]  # systems that print them: the first that fits is the log's
+    mentions: tuple[Candidate, ...] = ()  # the same for a log without any step
     step: bytes = b""
     counter: bytes = b""
     error: bytes = b""
     success: bytes = b""
-    own_rate: bool = True
-    from_zero: bool = False
-    gives: tuple[str, ...] = ()
-    works_out: tuple[str, ...] = ()
-    out_of: str = ""
-    loss_kind: LossKind = ""
-    holds: str = ""
-    untimed: str = ""
-    validates: str = "validation loss"
+    own_rate: bool = True  # False: printed beside a trainer's own lines, maybe with a wrong rate
+    from_zero: bool = False  # whether the lines count iterations from 0
+    loss_kind: LossKind = ""  # what a line's loss is the mean of, by the trainer's source
+    holds: str = ""  # what its time is of, with evaluations and checkpoints or without
+    untimed: str = ""  # why lines may have no time of the counted steps alone, with the cure
+    validates: str = ""  # what the figure of its evaluations is, where it is no validation loss
 
     def __init__(self) -> None:
         self.notes = Notes()
@@ -119,14 +84,11 @@ class Kind(ABC):
         """What its patterns did not find, with the reason; empty for built-in kinds."""
         return {}
 
-    def forget(self) -> None:
-        """Forget what was measured: a run starts over. What the log says of its sizes stays."""
-        self.notes.forget()
-        self.overflows.forget()
-
     @abstractmethod
     def feed(self, text: bytes) -> list[LoggedStep]:
-        """Return the steps in whole lines of a log."""
+        """Return the steps in whole lines of a log. What was measured beside them is in the notes
+        when these are settled.
+        """
 
 
 # The kinds to try on a log, by name, best first; each value makes a parser for one log.

@@ -1,108 +1,157 @@
-"""What a log says beside its steps: memory, devices, and the few arguments that parsers need.
+"""What a log says beside its steps: a table of a mark, its pattern, and what that sets.
 
-All of it is known by long marks, which RE2 finds in one pass over a block: ten times as fast as
-Python's own regular expressions.
+A mark is a long text, so that RE2 finds all of them in one pass over a block: ten times as fast as
+Python's own regular expressions. The names of a pattern's groups are what they set: `allocated_mib`
+(or `_gib`, `_gb`, of 10^9, or `_bytes`) a peak of memory, `validated` and `validation_loss` an
+evaluation, `compiled` and `compile_s` what was compiled; any other name is a fact's.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import re2
 
 from runner.logs import overflow, smi
-from runner.logs.decoding import places
 from runner.logs.numbers import number, quantity, whole_number
-from runner.logs.run_sizes import DEVICES, EXIT_INTERVAL, TOKENS_PER_SAMPLE
 from runner.terms.memory import MEMORY
 
-# megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
-# allocated: 13808.2 | reserved: 14718.0 | max reserved: 14718.0`; v1.1.5 without `[Rank ]` and
-# parentheses. MB is 2^20 bytes.
-_MEMORY_MARK = b"memory (MB) | allocated: "
-_MEMORY = re.compile(
-    rb"\| allocated: [\d.]+ \| max allocated: ([\d.]+) \|"
-    rb"(?: reserved: [\d.]+ \| max reserved: ([\d.]+)\s)?"
-)
-# megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts.
-_EVALUATION_MARK = b"lm loss value: "  # "lm loss PPL: " ends as each step's own "lm loss: "
-_VALIDATION = re.compile(
-    rb"validation loss at iteration {1,9}(\d{1,9})(?: on [^|\r\n]{0,60}validation set)? \| $"
-)
-_PERPLEXITY = re.compile(
-    rb"lm loss value: ([^\s|]{1,40}) \| lm loss PPL: (\d[\d.]{0,40}E[+-]\d{1,3})\s"
-)
-_ARGUMENT_MARK = b"log_interval " + b"." * 20
-_LOG_INTERVAL = re.compile(rb"log_interval \.{20,} (\d{1,9})\s")
-# Another one, which ends a run at its multiples (core_v0.13.0 megatron/training/training.py:2170).
-_EXIT_MARK = b"exit_interval " + b"." * 20
-_EXIT = re.compile(rb"exit_interval \.{20,} ([1-9]\d{0,8})\s")
-# What follows it among them, in the order of the alphabet, and the fact that it is.
-_ARGUMENTS = {
-    b" padded_vocab_size ...": "padded_vocab_size",
-    b" seq_length ...": TOKENS_PER_SAMPLE,
-    b" world_size ...": DEVICES,
-}
-_ARGUMENT = re.compile(rb"( \w{1,40} \.{3})\.* (\d{1,9})\s")
-# Primus (fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py:424).
-_PRIMUS_MARK = b"AverageExtension initialized with seq_len: "
-_PRIMUS = re.compile(
-    rb"AverageExtension initialized with seq_len: (\d{1,9}) world_size: (\d{1,9}) "
-)
-# Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/tokenizer.py
-# (v1.1.5 :63, e52bdab :91, b4d4a0e :65, 4efb479d :68), a79272cc pretrain_gpt2.py:610, core_v0.13.0
-# megatron/training/tokenizer/tokenizer.py:124, core_v0.18.2 megatron/training/vocab_utils.py:36.
-_PADDED_MARK = b"> padded vocab (size: "
-_PADDED = re.compile(rb"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d{1,9})\)")
-# LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
-_EMBEDDING_MARK = b"VocabEmbedding(num_embeddings="
-_EMBEDDING = re.compile(rb"VocabEmbedding\(num_embeddings=(\d{1,9}),")
-# What was compiled before the first step, in s: by Megatron (core_v0.13.0 megatron/training/
-# initialize.py:187, :233), by LiBai (9fc504c libai/engine/default.py:134, :142), whose second line
-# holds the first's; DeepSpeed's operators (0.8.0 op_builder/builder.py:507), by all ranks at once.
-_COMPILED_MARK = b". Compilation time: "
-_COMPILED = re.compile(rb">>> done with ([a-z ]{1,60})\. Compilation time: ([\d.]+) seconds\s")
-_LOADED_MARK = b"Time to load "
-_LOADED = re.compile(rb"Time to load ([\w-]{1,60}) op: ([\d.]+) seconds\s")
-# Primus (v26.2 1ec29c67 primus/modules/trainer/megatron/trainer.py:2036-2090; fd1eeabb
-# primus/backends/megatron/patches/training_log/print_rank_last_patches.py:177-206) has what the
-# device has in use, `hip mem usage/free/total/usage_ratio: 227.35GB/..`, where a GB is 2^30 bytes,
-# its torchtitan what the allocator reserved, `memory usage/free/total: ..GiB/`. Megatron-Bridge's
-# `memory (GB)` (067f987d src/megatron/bridge/training/utils/train_utils.py:1146, :1200) is of 10^9.
-_USAGE_MARKS = b"usage/free/total", b"usage/usage_ratio: "
-_IN_USE = re.compile(rb"usage/(?:free/total/)?usage_ratio: ([\d.]{1,20})Gi?B/")
-_RESERVED = re.compile(rb"usage/free/total: ([\d.]{1,20})GiB/")
-_PEAK_MARKS = b"| mem-max-allocated-gigabytes: ", b"| mem-max-reserved-gigabytes: "
-_PEAK = re.compile(rb"\| mem-max-(allocated|reserved)-gigabytes: ([\d.]{1,20})(?=[ \r\n])")
-_MIB = 2**20
-_NESTED = frozenset({b"dataset index builder", b"compiling"})
-COMPILER = 80  # bytes on either side of the mark in which its line says what and how long
+REACH = 400  # bytes behind a mark in which its pattern ends
+ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval are
 MOST_COMPILED = 100  # things, of one log
-BEFORE = 160  # bytes before `lm loss value` in which its line says of what it is
-ARGUMENTS = 1 << 15  # bytes in which the arguments that follow log_interval stand
+_NESTED = frozenset({b"dataset index builder", b"compiling"})
+_MIB = {"mib": 1.0, "gib": 1024.0, "gb": 1e9 / 2**20, "bytes": 2.0**-20}
+_ARGUMENTS_BEGIN = "log_interval " + "." * 20
+UTILISATION = "utilisation_percent"
+
+
+class Fact(NamedTuple):
+    """A line that is no step: it has `mark`, and `pattern` around it."""
+
+    mark: bytes
+    pattern: re.Pattern[bytes]
+    before: int = 0  # bytes before the mark in which its pattern begins
+    argument: bool = False  # that Megatron prints behind log_interval
+
+    def found(self, text: bytes, at: int) -> re.Match[bytes] | None:
+        """Return what its pattern matches around a mark."""
+        if not self.before:
+            return self.pattern.match(text, at)
+        matches = self.pattern.finditer(text, max(0, at - self.before), at + REACH)
+        return next((match for match in matches if match.start() <= at < match.end()), None)
+
+
+def fact(mark: str, pattern: str, before: int = 0, argument: bool = False) -> Fact:
+    """Return a row of the table."""
+    return Fact(mark.encode(), re.compile(pattern.encode()), before, argument)
+
+
+def _argument(name: str, of: str) -> Fact:
+    return fact(f" {name} ...", rf" {name} \.{{3,}} (?P<{of}>\d{{1,9}})\s", argument=True)
+
+
+FACTS = (
+    # megatron/utils.py:100-114: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 882.5 | max
+    # allocated: 13808.2 | reserved: 14718.0 | max reserved: 14718.0`; v1.1.5 without `[Rank ]` and
+    # parentheses. MB is 2^20 bytes.
+    fact(
+        "memory (MB) | allocated: ",
+        r"memory \(MB\) \| allocated: [\d.]+ \| max allocated: (?P<allocated_mib>[\d.]+) \|"
+        r"(?: reserved: [\d.]+ \| max reserved: (?P<reserved_mib>[\d.]+)\s)?",
+    ),
+    # megatron/training.py of b4d4a0e:1098 and e52bdab:1100, at each evaluation; the last one counts
+    # ("lm loss PPL: " ends as each step's own "lm loss: ").
+    fact(
+        "lm loss value: ",
+        r"(?:validation loss at iteration {1,9}(?P<validated>\d{1,9})"
+        r"(?: on [^|\r\n]{0,60}validation set)? \| )?"
+        r"lm loss value: (?P<validation_loss>[^\s|]{1,40}) \|"
+        r" lm loss PPL: (?P<perplexity>\d[\d.]{0,40}E[+-]\d{1,3})\s",
+        before=160,
+    ),
+    fact(_ARGUMENTS_BEGIN, r"log_interval \.{20,} (?P<log_interval>\d{1,9})\s"),
+    # Another, which ends a run at its multiples (core_v0.13.0 megatron/training/training.py:2170).
+    fact("exit_interval " + "." * 20, r"exit_interval \.{20,} (?P<exit_interval>[1-9]\d{0,8})\s"),
+    # What follows log_interval among Megatron's arguments, in the order of the alphabet.
+    _argument("padded_vocab_size", "padded_vocab_size"),
+    _argument("seq_length", "tokens_per_sample"),
+    _argument("world_size", "devices"),
+    # Primus (fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py
+    # :424).
+    fact(
+        "AverageExtension initialized with seq_len: ",
+        r"AverageExtension initialized with seq_len: (?P<tokens_per_sample>\d{1,9})"
+        r" world_size: (?P<devices>\d{1,9}) ",
+    ),
+    # Each Megatron prints it with its tokenizer, behind its arguments: megatron/tokenizer/
+    # tokenizer.py (v1.1.5 :63, e52bdab :91, b4d4a0e :65, 4efb479d :68), a79272cc
+    # pretrain_gpt2.py:610, core_v0.13.0 megatron/training/tokenizer/tokenizer.py:124, core_v0.18.2
+    # megatron/training/vocab_utils.py:36.
+    fact(
+        "> padded vocab (size: ",
+        r"> padded vocab \(size: \d+\) with \d+ dummy tokens"
+        r" \(new size: (?P<padded_vocab_size>\d{1,9})\)",
+    ),
+    # LiBai prints its model, whose vocabulary is padded by then (layers/embedding.py of 9fc504c4).
+    fact(
+        "VocabEmbedding(num_embeddings=",
+        r"VocabEmbedding\(num_embeddings=(?P<padded_vocab_size>\d{1,9}),",
+    ),
+    # What was compiled before the first step, in s: by Megatron (core_v0.13.0 megatron/training/
+    # initialize.py:187, :233), by LiBai (9fc504c libai/engine/default.py:134, :142), whose second
+    # line holds the first's; DeepSpeed's operators (0.8.0 op_builder/builder.py:507), by all ranks.
+    fact(
+        ". Compilation time: ",
+        r">>> done with (?P<compiled>[a-z ]{1,60})\. Compilation time: (?P<compile_s>[\d.]+)"
+        r" seconds\s",
+        before=80,
+    ),
+    fact(
+        "Time to load ",
+        r"Time to load (?P<compiled>[\w-]{1,60}) op: (?P<compile_s>[\d.]+) seconds\s",
+    ),
+    # Primus (v26.2 1ec29c67 primus/modules/trainer/megatron/trainer.py:2036-2090; fd1eeabb
+    # primus/backends/megatron/patches/training_log/print_rank_last_patches.py:177-206) has what the
+    # device has in use, `hip mem usage/free/total/usage_ratio: 227.35GB/..`, where a GB is 2^30
+    # bytes, its torchtitan what the allocator reserved, `memory usage/free/total: ..GiB/`.
+    fact(
+        "usage/free/total",
+        r"usage/free/total(?:/usage_ratio: (?P<used_gib>[\d.]{1,20})Gi?B|"
+        r": (?P<reserved_gib>[\d.]{1,20})GiB)/",
+    ),
+    fact("usage/usage_ratio: ", r"usage/usage_ratio: (?P<used_gib>[\d.]{1,20})Gi?B/"),
+    # Megatron-Bridge's `memory (GB)` (067f987d src/megatron/bridge/training/utils/
+    # train_utils.py:1146, :1200) is of 10^9 bytes.
+    *(
+        fact(
+            f"| mem-max-{of}-gigabytes: ",
+            rf"\| mem-max-{of}-gigabytes: (?P<{of}_gb>[\d.]{{1,20}})(?=[ \r\n])",
+        )
+        for of in ("allocated", "reserved")
+    ),
+)
 
 
 @dataclass
 class Notes:
-    """Gathered block by block; None means that the log does not say. MiB."""
+    """Gathered block by block. `peaks` are of memory (MEMORY, MiB) and of UTILISATION.
 
-    memory_allocated_mib: float | None = None
-    memory_reserved_mib: float | None = None
-    memory_rss_mib: float | None = None
+    A figure that is measured is taken in by `settle`, when it is known whether the run that it is
+    of is the last one; `at` is where the reader is in its block.
+    """
+
+    peaks: dict[str, float] = field(default_factory=dict)
     perplexity: float | None = None
     validation: dict[int, float] = field(default_factory=dict)  # by the iterations before it
     remarks: set[str] = field(default_factory=set)  # what of the log is not in the figures
-    devices: smi.Devices = field(default_factory=smi.Devices)
     facts: dict[str, str] = field(default_factory=dict)
     compiled: dict[bytes, float] = field(default_factory=dict)  # in s, of any rank the longest
-    _awaited: dict[bytes, int] = field(default_factory=dict)  # arguments, until where in the text
     first_step: bytes = b""  # the line of the first step, where its words tell of what system it is
-
-    @property
-    def memory_used_mib(self) -> float | None:
-        """What the fullest device had in use."""
-        return self.devices.memory_used_mib
+    at: int = 0
+    measured: list[tuple[int, str | int, float]] = field(default_factory=list)  # not settled yet
+    _devices: smi.Devices = field(default_factory=smi.Devices)
 
     @property
     def log_interval(self) -> int:
@@ -116,98 +165,81 @@ class Notes:
         separate = sum(took for name, took in self.compiled.items() if name not in _NESTED)
         return nested + separate if self.compiled else None
 
-    def forget(self) -> None:
-        """Forget what was measured of a run."""
-        self.memory_allocated_mib = self.memory_reserved_mib = self.memory_rss_mib = None
-        self.perplexity, self.validation, self.devices = None, {}, smi.Devices()
-
-    def allocated(self, mib: float | None) -> None:
-        """Note one more figure of what the framework's allocator had given out."""
-        self.memory_allocated_mib = _larger(self.memory_allocated_mib, mib)
-
-    def reserved(self, mib: float | None) -> None:
-        """Note one more figure of what the framework's allocator had taken from the device."""
-        self.memory_reserved_mib = _larger(self.memory_reserved_mib, mib)
-
-    def rss(self, mib: float | None) -> None:
-        """Note one more figure of the main memory that a process had (resident set size)."""
-        self.memory_rss_mib = _larger(self.memory_rss_mib, mib)
-
-    def used(self, mib: float | None) -> None:
-        """Note one more figure of what a device had in use."""
-        if mib is not None:
-            self.devices.see(mib, None)
-
     def scan(self, text: bytes) -> Sequence[tuple[int, bytes]]:
         """Look through whole lines of a log for all of it; return all marks in them."""
         marks = _marks_in(text)
-        self._awaited.clear()
-        for at in places(text, _LOADED_MARK):
-            self._compiled(_LOADED.match(text, at))
+        until: dict[bytes, int] = {}  # of the arguments that are still to come
         for at, mark in marks:
-            if reader := _READERS.get(mark):
-                reader(self, text, at)
-        self.devices.scan(text)
+            row = _BY_MARK.get(mark)
+            if row is None:
+                continue
+            if mark == _ARGUMENTS_BEGIN.encode():
+                until = {each.mark: at + ARGUMENTS for each in FACTS if each.argument}
+            match = row.found(text, at)
+            # DeepSpeed prints another world_size: only the first behind log_interval is Megatron's.
+            if match and (not row.argument or at < until.pop(mark, 0)):
+                self.at = at
+                self.take(match.groupdict())
+        self._look_at_devices(text)
         return marks
 
-    def _evaluation(self, text: bytes, at: int) -> None:
-        if match := _PERPLEXITY.match(text, at):
-            self.perplexity = number(match[2])
-            if of := _VALIDATION.search(text, max(0, at - BEFORE), at):
-                self.validated(whole_number(of[1]), number(match[1]))
+    def take(self, words: Mapping[str, bytes | None]) -> None:
+        """Note what the groups of a pattern say, by their names."""
+        if (at := whole_number(words.get("validated"))) is not None:
+            self.validated(at, number(words["validation_loss"]))
+        if of := words.get("compiled"):
+            took = quantity(words["compile_s"])
+            if took is not None and (of in self.compiled or len(self.compiled) < MOST_COMPILED):
+                self.compiled[of] = max(took, self.compiled.get(of, 0.0))
+        for name, text in words.items():
+            of_memory, _, unit = name.rpartition("_")
+            if text is None or name in ("validated", "validation_loss", "compiled", "compile_s"):
+                continue
+            if name == "perplexity":
+                self._measured(name, number(text))
+            elif unit in _MIB:
+                figure = quantity(text)
+                self.peak(f"memory_{of_memory}_mib", figure and figure * _MIB[unit])
+            else:
+                self.facts[name] = text.decode()
+
+    def peak(self, key: str, figure: float | None) -> None:
+        """Note one more figure of memory (MiB); 0 is printed where nothing is counted."""
+        self._measured(key, figure or None)
 
     def validated(self, iteration: int | None, loss: float | None) -> None:
         """Note the loss of an evaluation on validation data after so many iterations."""
-        if iteration is not None and loss is not None:
-            self.validation.pop(iteration, None)
-            self.validation[iteration] = loss
+        if iteration is not None:
+            self._measured(iteration, loss)
 
-    def _memory(self, text: bytes, at: int) -> None:
-        if match := _MEMORY.match(text, text.index(b"|", at)):
-            self.allocated(quantity(match[1]))
-            self.reserved(quantity(match[2]))
+    def settle(self, text: bytes, since: int | None) -> None:
+        """Take in what was measured in a block; of a run that starts over at `since` no more than
+        what comes from there on.
+        """
+        if since is not None:
+            self.peaks, self.validation, self.perplexity = {}, {}, None
+            self._look_at_devices(text[since:], since)
+        for at, key, value in self.measured:
+            if at < (since or 0):
+                continue
+            if isinstance(key, int):
+                self.validation.pop(key, None)
+                self.validation[key] = value
+            elif key == "perplexity":
+                self.perplexity = value
+            else:
+                self.peaks[key] = max(self.peaks.get(key, 0.0), value)
+        self.measured.clear()
 
-    def _usage(self, text: bytes, at: int) -> None:
-        if match := _IN_USE.match(text, at):
-            self.used((quantity(match[1]) or 0.0) * 1024)
-        elif match := _RESERVED.match(text, at):
-            self.reserved((quantity(match[1]) or 0.0) * 1024)
+    def _measured(self, key: str | int, value: float | None) -> None:
+        if value is not None:
+            self.measured.append((self.at, key, value))
 
-    def _peak(self, text: bytes, at: int) -> None:
-        if match := _PEAK.match(text, at):
-            note = self.allocated if match[1] == b"allocated" else self.reserved
-            note((quantity(match[2]) or 0.0) * 1e9 / _MIB)
-
-    def _compilation(self, text: bytes, at: int) -> None:
-        self._compiled(_COMPILED.search(text, max(0, at - COMPILER), at + COMPILER))
-
-    def _compiled(self, match: re.Match[bytes] | None) -> None:
-        took = quantity(match[2]) if match else None
-        seen_before = match is not None and match[1] in self.compiled
-        if match and took is not None and (seen_before or len(self.compiled) < MOST_COMPILED):
-            self.compiled[match[1]] = max(took, self.compiled.get(match[1], 0.0))
-
-    def _padded(self, text: bytes, at: int) -> None:
-        if match := _PADDED.match(text, at) or _EMBEDDING.match(text, at):
-            self.facts["padded_vocab_size"] = match[1].decode()
-
-    def _log_interval(self, text: bytes, at: int) -> None:
-        if match := _LOG_INTERVAL.match(text, at):
-            self.facts["log_interval"] = match[1].decode()
-        self._awaited = dict.fromkeys(_ARGUMENTS, at + ARGUMENTS)
-
-    def _exit(self, text: bytes, at: int) -> None:
-        if match := _EXIT.match(text, at):
-            self.facts[EXIT_INTERVAL] = match[1].decode()
-
-    def _argument(self, text: bytes, at: int) -> None:
-        match = _ARGUMENT.match(text, at)
-        if match and at < self._awaited.pop(match[1], 0):  # DeepSpeed prints another world_size
-            self.facts[_ARGUMENTS[match[1]]] = match[2].decode()
-
-    def _primus(self, text: bytes, at: int) -> None:
-        if match := _PRIMUS.match(text, at):
-            self.facts |= {TOKENS_PER_SAMPLE: match[1].decode(), DEVICES: match[2].decode()}
+    def _look_at_devices(self, text: bytes, at: int = 0) -> None:
+        self.at = at
+        used_mib, busy_percent = self._devices.highest(text)
+        self._measured("memory_used_mib", used_mib)
+        self._measured(UTILISATION, busy_percent)
 
 
 def largest(values: Iterable[float | None]) -> float | None:
@@ -217,28 +249,13 @@ def largest(values: Iterable[float | None]) -> float | None:
 
 def memory_of(logs: Sequence[Notes]) -> dict[str, float | None]:
     """Return the four figures of memory (MEMORY), each of the fullest log."""
-    return {key: largest(getattr(notes, key) for notes in logs) for key in MEMORY}
+    return {key: largest(notes.peaks.get(key) for notes in logs) for key in MEMORY}
 
 
-def _larger(peak: float | None, mib: float | None) -> float | None:
-    return peak if mib is None else max(peak or 0.0, mib)
-
-
-_READERS: Mapping[bytes, Callable[[Notes, bytes, int], None]] = {
-    _MEMORY_MARK: Notes._memory,
-    _EVALUATION_MARK: Notes._evaluation,
-    **dict.fromkeys(_USAGE_MARKS, Notes._usage),
-    **dict.fromkeys(_PEAK_MARKS, Notes._peak),
-    _COMPILED_MARK: Notes._compilation,
-    **dict.fromkeys((_PADDED_MARK, _EMBEDDING_MARK), Notes._padded),
-    _ARGUMENT_MARK: Notes._log_interval,
-    _EXIT_MARK: Notes._exit,
-    **dict.fromkeys(_ARGUMENTS, Notes._argument),
-    _PRIMUS_MARK: Notes._primus,
-}
+_BY_MARK = {row.mark: row for row in FACTS}
 _LATIN_1 = re2.Options()
 _LATIN_1.encoding = re2.Options.Encoding.LATIN1  # bytes, whatever they are
-_MARKS = re2.compile(b"|".join(map(re.escape, (*_READERS, *overflow.MARKS))), _LATIN_1)
+_MARKS = re2.compile(b"|".join(map(re.escape, (*_BY_MARK, *overflow.MARKS))), _LATIN_1)
 
 
 @lru_cache(maxsize=2)  # each kind of log line looks at the same text

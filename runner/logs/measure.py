@@ -1,13 +1,12 @@
 """The logs of one run as a Measurement: the one reader of `parse`, `import` and `collect`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runner.logs.decoding import line_end, line_start, newlines, placed_lines
 from runner.logs.kind import Kind, Readers
-from runner.logs.last_run import LastRun
-from runner.logs.log_metadata import largest, memory_of
+from runner.logs.log_metadata import UTILISATION, largest, memory_of
 from runner.logs.logged_step import LoggedStep
 from runner.logs.nodes import Extent, Share, shares
 from runner.logs.numbers import whole_number
@@ -19,41 +18,79 @@ from runner.terms.record import Interval, Measurement, Place, Utilisation, missi
 _PAUSE = compiled(r"(?i)\b(?:eval|valid|val[ _]|checkpoint|sav(?:ed|ing)\b)")
 
 
-@dataclass
 class ReadLog:
-    """One log, read by one parser."""
+    """One log, read by one parser: of several runs that start over in it the last one.
 
-    run: LastRun
-    rank: int = 0
-    steps: list[LoggedStep] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    paused: bool = False  # since the last step's line
+    A run starts over where the iteration falls to the first one of the run before it, or below. One
+    that goes on from a checkpoint behind that is the same run, which did some of its work again.
+    `begun` counts the runs that start over, `runs` how often the iteration fell, and one more.
+    """
 
-    @property
-    def parser(self) -> Kind:
-        """What reads it."""
-        return self.run.parser
+    def __init__(self, make: Callable[[], Kind], sizes: Known, rank: int) -> None:
+        self.parser = make()
+        self.rank = rank
+        self.steps: list[LoggedStep] = []
+        self.places: list[Place] = []
+        self.begun = self.runs = 1
+        self._sizes = sizes
+        self._paused = False  # since the last step's line
+        self._first_step: int | None = None
+        self._last_step = 0
 
     def feed(self, at: int, text: bytes) -> None:
-        """Read whole lines of it, with `at` bytes before them; where a run starts over, what came
-        before is forgotten.
-        """
-        again, steps = self.run.feed(text)
-        if again:
+        """Read whole lines of it, with `at` bytes before them."""
+        steps = self.parser.feed(text)
+        sizes = self._sizes.or_by(self.parser.notes.facts)
+        for step in (*self.steps[-1:], *steps):  # what the last one lacked may be on these lines
+            if not self.parser.own_rate and sizes.global_batch_size and step.step_time_ms:
+                step.samples_per_s = None  # of DeepSpeed's own train_batch_size
+            sizes.complete(step)
+        cut = self._restart(steps)
+        since = None
+        if cut is not None:
+            steps = steps[cut:]
+            since = line_start(text, steps[0].offset)
             self.steps, self.places = [], []
+        self.parser.notes.settle(text, since)
         self.steps += steps
         before = 0
         for step in steps:
             begin, end = line_start(text, step.offset), line_end(text, step.offset) + 1
-            paused = self.paused or bool(_PAUSE.search(text, before, max(before, begin)))
+            paused = self._paused or bool(_PAUSE.search(text, before, max(before, begin)))
             self.places.append(Place(step.iteration, at + step.offset, at + end, paused))
-            before, self.paused = end, False
-        self.paused = self.paused or bool(_PAUSE.search(text, before))
+            before, self._paused = end, False
+        self._paused = self._paused or bool(_PAUSE.search(text, before))
+
+    def remarks(self, log: str) -> Iterator[str]:
+        """Say what of the log, which people know by that name, is not in the figures."""
+        if self.begun > 1:
+            yield f"{log} holds {self.begun} runs; the last one is read"
+        yield from sorted(self.parser.notes.remarks)
+
+    @property
+    def overflows(self) -> int:
+        """Iterations skipped in the last run, by DeepSpeed's lines."""
+        return sum(step.overflows for step in self.steps) + self.parser.overflows.pending
 
     def intervals(self) -> list[Interval]:
         """Return the steps; OVERFLOW lines count where the trainer's own counter says less."""
         untold = sum(step.overflows - step.skipped for step in self.steps) > 0
         return [step.interval(step.overflows if untold else step.skipped) for step in self.steps]
+
+    def _restart(self, steps: Sequence[LoggedStep]) -> int | None:
+        """Return the step with which the last run that starts over begins; None where none does."""
+        cut = None
+        for row, step in enumerate(steps):
+            now = step.iteration
+            if self._first_step is None:
+                self._first_step = now
+            elif now <= self._last_step:
+                self.runs += 1
+                if now < self._first_step or now == self._first_step != self._last_step:
+                    self._first_step, cut = now, row
+                    self.begun += 1
+            self._last_step = now
+        return cut
 
 
 @dataclass(frozen=True)
@@ -85,7 +122,7 @@ def read_logs(
     readings: dict[str, list[ReadLog]] = {kind: [] for kind in readers}
     for rank, content in sorted(logs.items()):
         for kind, make in readers.items():
-            readings[kind].append(ReadLog(LastRun(make, sizes), rank))
+            readings[kind].append(ReadLog(make, sizes, rank))
         for at, text in placed_lines(content):
             for parts in readings.values():
                 parts[-1].feed(at, newlines(text))
@@ -100,14 +137,14 @@ def read_logs(
     every = [log.parser.notes for parts in readings.values() for log in parts]
     for notes in every:
         facts |= notes.facts
-    if any(log.run.begun > 1 for log in chosen):  # the others' are of several runs
+    if any(log.begun > 1 for log in chosen):  # the others' are of several runs
         every = [log.parser.notes for log in chosen]
     validation = {
         iteration: loss for log in chosen for iteration, loss in log.parser.notes.validation.items()
     }
-    remarks = {remark for log in chosen for remark in log.run.remarks("its log")}
+    remarks = {remark for log in chosen for remark in log.remarks("its log")}
     memory: dict[str, Any] = {**memory_of(every)}
-    busiest = largest(notes.devices.utilisation_percent for notes in every)
+    busiest = largest(notes.peaks.get(UTILISATION) for notes in every)
     measured = Measurement(
         intervals=tuple(steps),
         **memory,

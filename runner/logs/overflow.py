@@ -27,44 +27,36 @@ class Overflows:
     """Counts skipped steps; every rank may print its own line for the same step."""
 
     def __init__(self) -> None:
-        self.total = 0  # by the rank that tells of most, or by DeepSpeed's counter
+        self._total = 0  # by the rank that tells of most, or by DeepSpeed's counter
         self._by_rank: Counter[bytes] = Counter()
         self._counted = 0  # by DeepSpeed's counter, over all runs in the log
         self._counter = 0  # as it stands
         self._reported = 0
-        self._before = 0  # told until the last run began
 
     @property
-    def of_run(self) -> int:
-        """Steps skipped since a run began again, or in all."""
-        return self.total - self._before
+    def pending(self) -> int:
+        """Steps skipped since `untold` was asked last."""
+        return self._total - self._reported
 
-    def forget(self) -> None:
-        """Forget what was told: a run starts over, and what is untold is of it."""
-        self._before = self._reported
+    def untold(self) -> int:
+        """Return the steps skipped since this was asked last: with the step before."""
+        count, self._reported = self.pending, self._total
+        return count
 
     def see(self, text: bytes, at: int) -> None:
         """Read the line of one of MARKS, which begins at `at`."""
         if text.startswith(COUNTER, at):
-            self._count(text, at)
+            if match := _COUNTED.match(text, at):
+                now = whole_number(match[1]) or 0
+                self._counted += now - self._counter if now >= self._counter else now
+                self._counter = now
+                self._total = max(self._total, self._counted)
             return
         begin = line_start(text, at, max(0, at - BEFORE))
         if _LINE.search(text, max(begin, at - NEAR), at):
             rank = _last_rank(text, begin, at)
             self._by_rank[rank] += 1
-            self.total = max(self.total, self._by_rank[rank])
-
-    def untold(self) -> int:
-        """Return the steps skipped since this was asked last: with the step before."""
-        count, self._reported = self.total - self._reported, self.total
-        return count
-
-    def _count(self, text: bytes, at: int) -> None:
-        if match := _COUNTED.match(text, at):
-            now = whole_number(match[1]) or 0
-            self._counted += now - self._counter if now >= self._counter else now
-            self._counter = now
-            self.total = max(self.total, self._counted)
+            self._total = max(self._total, self._by_rank[rank])
 
 
 def _last_rank(text: bytes, begin: int, end: int) -> bytes:

@@ -182,15 +182,17 @@ class PatternLines(Kind):
     def feed(self, text: bytes) -> list[LoggedStep]:
         """Read the steps in whole lines of a log."""
         text = newlines(text)
-        self.notes.scan(text)
         self._fed = True
         clean = uncoloured(text)
-        steps, end = [], 0
+        steps: list[LoggedStep] = []
+        end = 0
         for match in self._patterns[STEP][0].finditer(clean):
             if match.start() < end:
                 continue  # a line is one step
             begin = max(clean.rfind(b"\n", end, match.start()) + 1, end)
+            self.notes.at = len(steps)
             self._read(clean[end:begin])
+            self.notes.at += 1
             end = clean.find(b"\n", match.end())
             if end < 0:
                 break  # half a line may hold half a number
@@ -198,10 +200,16 @@ class PatternLines(Kind):
                 step.iterations = self.windows.cover(step.iteration)
                 step.offset = begin
                 steps.append(step)
+        self.notes.at = len(steps)
         if end >= 0:
             self._read(clean[end : clean.rfind(b"\n") + 1])
         if clean is not text:
             _place(steps, clean, text)
+        offsets = [0, *(step.offset for step in steps)]  # where what was measured is, by its step
+        self.notes.measured = [
+            (offsets[min(at, len(steps))], key, value) for at, key, value in self.notes.measured
+        ]
+        self.notes.scan(text)
         if not steps and not self._progress[STEP].matched:
             self._progress[STEP].nearest.look(clean)
         return steps
@@ -232,7 +240,7 @@ class PatternLines(Kind):
             self._open.remove(key)
             if key in (OLD_MEMORY, *MEMORY_KEYS):
                 if key != OLD_MEMORY or "memory_allocated" not in self._patterns:
-                    getattr(self.notes, key.partition("_")[2] or "allocated")(figure)
+                    self.notes.peak(f"memory_{key.partition('_')[2] or 'allocated'}_mib", figure)
             elif key == LOSS:
                 self._step.loss = None if figure is None else finite(figure)
                 self._step.nan = int(figure is not None and self._step.loss is None)

@@ -7,7 +7,7 @@ or a table is known by what it calls memory, with a `[%]` or `(%)` on its line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -34,25 +34,22 @@ _NPU_PAIR = re.compile(rb"(\d{1,9}) */ *\d")
 
 @dataclass
 class Devices:
-    """The fullest device (MiB) and the busiest reading (percent) that the log shows."""
+    """What of a log's tools is known: headers of CSV that were seen, or a table of npu-smi."""
 
-    memory_used_mib: float | None = None
-    utilisation_percent: float | None = None
     _headers: list[list[bytes]] = field(default_factory=list)
     _npu: bool = False
     _lines: set[bytes] = field(default_factory=set)  # with headers, that were looked at
 
-    def scan(self, text: bytes) -> None:
-        """Look through whole lines of a log."""
+    def highest(self, text: bytes) -> tuple[float | None, float | None]:
+        """Return of whole lines of a log the fullest device (MiB) and the busiest (percent)."""
         for line in _header_lines(text):
             self._learn(line)
+        readings: list[tuple[float | None, float | None]] = []
         if self._headers:
-            used_mib, busy_percent = _highest(text, tuple(map(tuple, self._headers)))
-            if used_mib is not None:
-                self.see(used_mib, busy_percent)
+            readings.append(_highest(text, tuple(map(tuple, self._headers))))
         if self._npu:
-            for used, busy in npu_readings(text):
-                self.see(used, busy)
+            readings += npu_readings(text)
+        return _most(used for used, _ in readings), _most(busy for _, busy in readings)
 
     def _learn(self, line: bytes) -> None:
         if line in self._lines or len(self._lines) >= MOST_LINES:
@@ -65,12 +62,6 @@ class Devices:
             new_header = _HEADER_MARK in columns and len(self._headers) < MOST_HEADERS
             if new_header and columns not in self._headers:
                 self._headers.append(columns)
-
-    def see(self, used_mib: float, busy_percent: float | None) -> None:
-        """Note one reading of one device."""
-        self.memory_used_mib = max(self.memory_used_mib or 0.0, used_mib)
-        if busy_percent is not None:
-            self.utilisation_percent = max(self.utilisation_percent or 0.0, busy_percent)
 
 
 @lru_cache(maxsize=2)  # each kind of log line looks at the same text
@@ -91,20 +82,18 @@ def _highest(
     text: bytes, headers: tuple[tuple[bytes, ...], ...]
 ) -> tuple[float | None, float | None]:
     """Return the most memory in use (MiB) and the busiest reading (percent) of a text's rows."""
-    readings = list(_readings(text, headers))
-    busy = [percent for _, percent in readings if percent is not None]
-    return max((used for used, _ in readings), default=None), max(busy, default=None)
-
-
-def _readings(
-    text: bytes, headers: tuple[tuple[bytes, ...], ...]
-) -> Iterator[tuple[float, float | None]]:
+    readings = []
     at, end = text.find(b" MiB"), 0
     while at >= 0:
         begin, end = line_start(text, at, end), line_end(text, at)
         if end < len(text) and (reading := _reading(text[begin:end], headers)):
-            yield reading
+            readings.append(reading)
         at = text.find(b" MiB", end)
+    return _most(used for used, _ in readings), _most(busy for _, busy in readings)
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _reading(

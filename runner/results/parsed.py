@@ -20,7 +20,7 @@ from runner.figures.counted_steps import counted_intervals, measured
 from runner.figures.learning import diverged_at
 from runner.figures.planned import is_short, planned, spacing
 from runner.logs.kind import Kind, Readers
-from runner.logs.logged_step import unmeasured
+from runner.logs.logged_step import LoggedStep, unmeasured
 from runner.logs.recognise import Recognised, recognise
 from runner.logs.run_sizes import UNKNOWN, Known
 from runner.results.diagnosis.verdict import Verdict, diagnose, file_name
@@ -214,7 +214,7 @@ def log_result(reading: Reading) -> LogResult:
         reason="; ".join(filter(None, [*words, *_notes(reading, type(found.kind))])),
         logged_lines=len(lines),
         counted_lines=len(statistics.lines),
-        runs=max(log.run.runs for log in found.read.logs),
+        runs=max(log.runs for log in found.read.logs),
         first_iteration=lines[0].iteration,
         last_iteration=lines[-1].iteration,
         planned_iterations=planned_of(reading.measurement),
@@ -258,7 +258,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _overflows(reading: Reading) -> int:
     """Count the skipped iterations by DeepSpeed's lines of rank 0, whoever logs the steps."""
-    return max((log.parser.overflows.of_run for log in reading.found.read.logs), default=0)
+    return max((log.overflows for log in reading.found.read.logs), default=0)
 
 
 def _remarks(reading: Reading) -> Iterator[str]:
@@ -281,7 +281,7 @@ def _remarks(reading: Reading) -> Iterator[str]:
                     )
                     break
     yield from dict.fromkeys(
-        remark for log in read.logs for remark in log.run.remarks(str(paths[log.rank]))
+        remark for log in read.logs for remark in log.remarks(str(paths[log.rank]))
     )
 
 
@@ -300,7 +300,7 @@ def _notes(reading: Reading, kind: type[Kind]) -> Iterator[str]:
             f"{sum(paused) / 1000:.3g} s of evaluations and checkpoints, as the log states,"
             f" are taken out of {counted(len(paused), 'line')}"
         )
-    if measured.validation and kind.validates != Kind.validates:
+    if measured.validation and kind.validates:
         yield f"the last evaluation's figure is a {kind.validates}"
     if len(statistics.lines) == len(measured.intervals) == 1 and (rate or time or job or device):
         yield "compilation and warm-up are in its times: it has one line"
@@ -344,8 +344,9 @@ def _sources(reading: Reading, kind: type[Kind]) -> Iterator[str]:
         yield "no step time: the lines have a rate and no batch size (--global-batch-size N)"
     elif not any(step.step_time_ms for step in steps):
         yield "step time from the batch size and samples/s"
-    if rate and tokens and not {"samples_per_s"} & {*kind.gives, *kind.works_out}:
-        yield f"samples/s from tokens/s and {sizes.tokens_per_sample} tokens per sample"
+    length = sizes.tokens_per_sample
+    if rate and length and any(_follows(step, length) for step in steps):
+        yield f"samples/s from tokens/s and {length} tokens per sample"
     elif rate and not any(step.samples_per_s for step in steps):
         told = reading.global_batch_size
         source = (
@@ -367,3 +368,9 @@ def _sources(reading: Reading, kind: type[Kind]) -> Iterator[str]:
         yield f"tokens/s from samples/s and {sizes.tokens_per_sample} tokens per sample"
     elif job is None and device is not None:
         yield "no tokens/s of the job: the lines have a device's (--devices N)"
+
+
+def _follows(step: LoggedStep, tokens_per_sample: int) -> bool:
+    """Whether samples/s are the tokens/s of a line in other words."""
+    tokens_per_s = step.tokens_per_s
+    return tokens_per_s is not None and step.samples_per_s == tokens_per_s / tokens_per_sample

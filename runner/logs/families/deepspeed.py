@@ -19,9 +19,9 @@ Their samples a second come from ds_config's train_batch_size, which need not be
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import PRINTED, LineParser
+from runner.logs.lines import LOSS, WORD, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.numbers import number, whole_number
 from runner.logs.overflow import COUNTER
 
 NPU = Sign(
@@ -42,10 +42,6 @@ _CANDIDATES = (
     ),
     Candidate("megatron_lm"),
 )
-_PIPE_TIME = re.compile(rb"iter time \(s\): ([\d.]+)[ ,]")
-_PIPE_RATE = re.compile(rb"samples/sec: ([\d.]+)(\s|$)")
-_TIMER_CURRENT = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
-_TIMER_MEMORY = re.compile(rb"MaxMemAllocated=([\d.]+)GB")
 # What turns micro steps into steps: the engine's own counter beside the timer's, and until it
 # stands there the engine's print of its configuration (0.7.6 config.py:999).
 _ACCUMULATION_MARK = b"gradient_accumulation_steps .."
@@ -55,12 +51,11 @@ _COUNTED = re.compile(rb":log_dist\] \[Rank 0\] step=([1-9]\d{0,8}), ")
 
 
 class DeepSpeedPipe(LineParser):
-    """The pipeline engine's `steps:` lines."""
+    """The pipeline engine's `steps:` lines; newer versions have more losses between its fields."""
 
     name = "deepspeed_pipe"
     says = "DeepSpeed's `steps: N loss:` lines and no Megatron line"
     candidates = _CANDIDATES
-    gives = ("step_time_ms", "samples_per_s", "loss")
     mentions = (
         Candidate("ascend_gpt", "the log names deepspeed", (DEEPSPEED, NPU)),
         Candidate("megatron_deepspeed", "the log names deepspeed", (DEEPSPEED,)),
@@ -73,31 +68,23 @@ class DeepSpeedPipe(LineParser):
     success = rb"Process \d+ exits successfully"
     marker = b"steps: "
     head = re.compile(
-        rb"(?:\b|(?<=\dm))steps: (\d{1,9}) loss: " + PRINTED + rb"(?=[ ,])", re.IGNORECASE
+        WORD + rb"steps: (?P<iteration>\d{1,9}) loss: %b(?=[ ,])" % LOSS, re.IGNORECASE
     )
-
-    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one `steps:` record; the losses that newer versions add are between its fields."""
-        time = _PIPE_TIME.search(tail)
-        rate = _PIPE_RATE.search(tail)
-        loss = number(head[2])
-        seconds = number(time[1]) if time else None
-        return LoggedStep(
-            iteration=whole_number(head[1]) or 0,
-            step_time_ms=None if seconds is None else seconds * 1000,
-            samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
-            loss=loss,
-            nan=int(loss is None),
-        )
+    fields = (
+        re.compile(rb"iter time \(s\): (?P<step_time_s>[\d.]+)[ ,]"),
+        re.compile(rb"samples/sec: (?P<samples_per_s>[\d.]+)\s"),
+    )
 
 
 class DeepSpeedTimer(LineParser):
-    """The throughput timer's lines: the window's own rate, else what two running means make."""
+    """The throughput timer's lines: the window's own rate, else what two running means make.
+
+    Its memory is the framework's peak, in GB of 2^30 bytes.
+    """
 
     name = "deepspeed_timer"
     says = "DeepSpeed's SamplesPerSec lines and no Megatron line"
     candidates = _CANDIDATES
-    gives = ("samples_per_s", "memory_allocated_mib")
     own_rate = False
     holds = (
         "the mean over its steps, of 0.6 worked out of two means since the start; evaluations and"
@@ -109,16 +96,14 @@ class DeepSpeedTimer(LineParser):
         rb"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,9})|\b(\d{1,9})/(\d{1,9})), "
         rb"(?:RunningAvg)?SamplesPerSec=([\d.]+),"
     )
+    current = re.compile(rb"CurrSamplesPerSec=([\d.]+),")
+    memory = re.compile(rb"MaxMemAllocated=(?P<allocated_gib>[\d.]+)GB")
     context = (_ACCUMULATION_MARK, COUNTER)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._accumulation = 1  # micro steps of a step, by the log
-        self._counted = 0  # steps by the engine's counter, since the timer's last line
-        self._mean = (0, 0.0)  # what the mean is of on the line before: steps, and its time
+    _accumulation = 1  # micro steps of a step, by the log
+    _counted = 0  # steps by the engine's counter, since the timer's last line
+    _mean = (0, 0.0)  # what the mean is of on the line before: steps, and its time
 
     def look(self, text: bytes, at: int) -> None:
-        """Read what turns micro steps into steps."""
         if match := _ACCUMULATION.match(text, at):
             self._accumulation = whole_number(match[1]) or 1
         elif match := _COUNTED.match(text, at):
@@ -133,20 +118,16 @@ class DeepSpeedTimer(LineParser):
         return None if remainder else steps
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one record of the timer; its memory is the framework's peak, in GB of 2^30 bytes."""
-        current = _TIMER_CURRENT.search(tail)
-        memory = _TIMER_MEMORY.search(tail)
-        if memory and (gib := quantity(memory[1])) is not None:
-            self.notes.allocated(gib * 1024)
+        current = self.current.search(tail)
+        if memory := self.memory.search(tail):
+            self.notes.take(memory.groupdict())
         iteration, steps = whole_number(head[1]), whole_number(head[3] or head[1]) or 0
         if head[2]:
             iteration = self._step(whole_number(head[2]) or 0, whole_number(head[3]) or 0)
         if not iteration:
             return None
-        return LoggedStep(
-            iteration,
-            samples_per_s=number(current[1]) if current else self._since_before(steps, head[4]),
-        )
+        rate = number(current[1]) if current else self._since_before(steps, head[4])
+        return LoggedStep(iteration, samples_per_s=rate)
 
     def _since_before(self, steps: int, printed: bytes) -> float | None:
         """Return the rate since the line before: printed is the mean since the third step (0.6.0
@@ -163,25 +144,20 @@ class DeepSpeedTimer(LineParser):
 
 
 class DeepSpeedStep(LineParser):
-    """The optimizer's `step=` lines: no time, but skipped steps counted by DeepSpeed itself."""
+    """The optimizer's `step=` lines: no time, but skipped steps, counted from the run's start."""
 
     name = "deepspeed_step"
     says = "DeepSpeed's `step=N, skipped=` lines alone, which hold no time"
     candidates = _CANDIDATES
-    gives = ("skipped",)
     own_rate = False
     step = rb"step=[1-9]\d{0,8}, skipped="
     marker = b"skipped="
-    head = re.compile(rb"(?:\b|(?<=\dm))step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._skipped = 0
+    head = re.compile(WORD + rb"step=(\d{1,9}), skipped=(\d{1,9}), (?=lr=\[)")
+    _skipped = 0
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one `step=` record; `skipped` counts from the start of the run."""
-        total = whole_number(head[2]) or 0
-        fresh = total - self._skipped if total >= self._skipped else total
+        iteration, total = (whole_number(text) or 0 for text in head.groups())
+        before = self._skipped
         self._skipped = total
-        iteration = whole_number(head[1])
-        return LoggedStep(iteration, skipped=fresh) if iteration else None
+        skipped = total - before if total >= before else total
+        return LoggedStep(iteration, skipped=skipped) if iteration else None

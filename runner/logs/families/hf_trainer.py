@@ -80,9 +80,6 @@ class HfTrainer(LineParser):
         ),
         Candidate("command", "the log names Hugging Face's Trainer", (_WORDS,)),
     )
-    gives: tuple[str, ...] = ("loss", "grad_norm", "global_batch", "train_iters")
-    works_out: tuple[str, ...] = ("step_time_ms",)
-    out_of = "the seconds since training began, or the rate of tqdm's bar"
     loss_kind = "window"
     holds = (
         "the mean since the line before, or tqdm's moving average; missing near evaluations;"
@@ -99,17 +96,17 @@ class HfTrainer(LineParser):
         rb"\| {0,9}(\d{1,9})/(\d{1,9}) \[[\d:]{1,12}<[\d:?]{1,12}, {0,9}([\d.]{1,12}|\?)(it/s|s/it)"
     )
     context: tuple[bytes, ...] = (_OBJECT_MARK, _EVALUATION_MARK, *_SIZE_MARKS)
+    _object: re.Match[bytes] | None = None
+    _waiting = 0  # objects since the last bar
+    _validation: float | None = None  # of an evaluation, whose step the next bar says
+    _written = False  # since the last bar: the next one is drawn for that
+    _runtime = (0, 0.0)  # step and seconds of the last line with a time
+    _evaluated = False  # since then
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: dict[bytes, int] = {}
-        self._object: re.Match[bytes] | None = None
-        self._waiting = 0  # objects since the last bar
-        self._validation: float | None = None  # of an evaluation, whose step the next bar says
-        self._written = False  # since the last bar: the next one is drawn for that
         self._bars: dict[bytes, Average] = {}  # by their totals
-        self._runtime = (0, 0.0)  # step and seconds of the last line with a time
-        self._evaluated = False  # since then
 
     def feed(self, text: bytes) -> list[LoggedStep]:
         """Read whole lines; JSON objects, which wrappers print, as those of Python."""
@@ -229,9 +226,6 @@ class HfTrainerEpochs(HfTrainer):
     name = "hf_trainer_epochs"
     says = "Hugging Face Trainer's objects without bars, whose steps the epochs say"
     mentions = ()
-    gives = ("loss", "grad_norm", "global_batch", "train_iters")
-    works_out = ()
-    out_of = ""
     holds = ""
     untimed = (
         "the log has no bars and no train_runtime: run it by bench, or with"
@@ -269,8 +263,6 @@ class MsSwift(HfTrainer):
     name = "ms_swift"
     says = "ms-swift's objects, which say their step"
     mentions = ()
-    gives = ("loss", "grad_norm", "global_batch", "memory_reserved_mib", "train_iters")
-    out_of = "the seconds since training began"
     holds = "the mean since the line before, or an earlier one; checkpoints are in it"
     untimed = "no two of its lines are 20 s apart: run it by bench"
     step = rb"['\"](?:global_step/max_steps\]?|iteration)['\"]: ['\"]\d"
@@ -293,7 +285,7 @@ class MsSwift(HfTrainer):
         if not loss or not iteration:
             return None
         gib, row = _GIB.search(words), self._logged(iteration, loss[1], words)
-        self.notes.reserved((number(gib[1]) or 0) * 1024 if gib else None)
+        self.notes.take({"reserved_gib": gib[1] if gib else None})
         if clock := _ELAPSED.search(words):
             self._since_start(row, clock, _SPEED.search(words))
         return row

@@ -13,150 +13,87 @@
   none. Samples a second follow from it and the samples of an iteration.
 * `total_loss` is the median of the last 200 iterations (events.py:244), so the loss of the last
   line is one of long before; no line says the last iteration's own.
-
-Until May 2022 it was another line (eecb8660, 2022-03-03, libai/utils/events.py:198-216):
-
-    eta: 0:12:53  iteration: 20/10000  consumed samples: 2560  total_loss: 10.5
-    time: 0.0710(1801.97)  data_time: 0.0006  lr: 1.00e-04
-
-(in 2021 `time: 0.0710  data_time: 0.0006  tpt: 1802.0 samples/s`, 8a08e6c4 :201-218), seconds and
-samples a second without units, and `iteration` counts from 1 (engine/trainer.py:167).
-Its last weeks' count from 0 (8eb67ddd, 2022-04-18, engine/trainer.py:168), so a line's
-samples tell, which are those of so many iterations.
 """
 
 import json
 import re
-from dataclasses import dataclass
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser
+from runner.logs.lines import WORD, LineParser
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import finite, number, quantity, whole_number
-from runner.logs.run_sizes import TRAIN_ITERS
 
 PRECISE = 0.05  # largest error of a recovered time, as a share of it
+MEDIAN_OF = 20  # iterations, by its trainer's EventStorage.history
 _LIBAI = Sign(
     (
         *(b" libai info", b" libai]", b"libai.", b"/libai/"),
         *(b"lb.utils.", b"lb.engine.", b"lb.data.", b"lb.scheduler", b"lb.models"),
     )
 )
-_LOSS = re.compile(rb"total_loss: (\S+)\s")
 _TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
-_RATE = re.compile(rb"(?:total[_ ]throughput|tpt): ([\d.]+) samples/s")
-_SAMPLES = re.compile(rb"consumed[_ ]samples: (\d{1,15})\s")
-_BOTH = re.compile(
-    rb"(?<!data_)time: (\d+\.(\d+))(?:\((?P<rate>\d+\.\d+)\)\s|(?=  (?:data_time|tpt): ))"
-)
-_OLD = b"consumed samples: "
+_RATE = re.compile(rb"total[_ ]throughput: ([\d.]+) samples/s")
 _START = re.compile(rb"Starting training from iteration (\d{1,9})\s")
 _UNTIMED = 2  # iterations before `time` begins to be averaged (IterationTimer's warm-up)
-
-
-@dataclass
-class _Average:
-    """The last line whose running average was used: where it stood, and its sum (s)."""
-
-    iteration: int = 0
-    timed: int = 0
-    total_s: float = 0.0
 
 
 class LiBai(LineParser):
     """Lines of log.txt, the console and output.log."""
 
     name = "libai"
-    says = (
-        "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0 (until April 2022"
-        " from 1)"
-    )
+    says = "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0"
     candidates = (Candidate("libai"),)
     mentions = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
-    gives = ("loss", "train_iters")
-    works_out = ("step_time_ms", "samples_per_s")
-    out_of = "the averages since the third iteration"
     loss_kind = "running"
     holds = "the mean over its iterations; evaluations and checkpoints are not in it"
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
-    head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9})/(\d{1,9})(?=\s)")
+    head = re.compile(
+        WORD + rb"iteration: (?P<iteration>\d{1,9})/(?P<of>\d{1,9})(?=\s+consumed_samples: )"
+    )
+    fields = (re.compile(rb"total_loss: (?P<loss>\S+)\s"),)
     context = (b"Starting training from iteration ",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._start = 0
-        self._last_iteration = 0
-        self._old_first = 1  # what lines of early 2022 call a run's first iteration
-        self._average = _Average()
+    _start = 0
+    _last_iteration = 0
+    _average = (0, 0.0)  # of the last line whose running average was used: iterations, sum (s)
 
     def look(self, text: bytes, at: int) -> None:
-        """Read the iteration from which a training goes on."""
         if match := _START.match(text, at):
             self._start = whole_number(match[1]) or 0
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1, with the time of its own window."""
-        printed = whole_number(head[1]) or 0
-        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
-        text = tail + b"\n" if closed else tail
-        loss = _LOSS.search(text)
-        samples = _SAMPLES.search(text)
-        if loss is None and samples is None:
+        row = super().row(head, tail, closed)
+        if row is None:
             return None
-        time = _TIME.search(text) or _BOTH.search(text)
-        rate = _RATE.search(text)
-        figure = rate[1] if rate else time["rate"] if time and time.re is _BOTH else None
-        old = text.lstrip().startswith(_OLD) or bool(time and time.re is _BOTH)
-        counted_from = _counted_from(printed, quantity(samples[1]) if samples else None)
-        if old:
-            self._old_first = counted_from = (
-                self._old_first if counted_from is None else counted_from
-            )
-        iteration = printed + 1 - (counted_from or 0)
-        if iteration <= self._last_iteration:
-            self._average = _Average()
-            self._start = min(self._start, iteration - 1)
-        self._last_iteration = iteration
-        value = number(loss[1]) if loss else None
-        row = LoggedStep(iteration, loss=value, nan=int(loss is not None and value is None))
+        if row.iteration <= self._last_iteration:
+            self._average = (0, 0.0)
+            self._start = min(self._start, row.iteration - 1)
+        self._last_iteration = row.iteration
+        time, rate = _TIME.search(tail), _RATE.search(tail)
         if time:
-            self._recover(row, time, quantity(figure))
+            self._recover(row, time, quantity(rate[1]) if rate else None)
         return row
 
     def _recover(self, row: LoggedStep, time: re.Match[bytes], rate: float | None) -> None:
+        """Add the time of the line's own window, where the digits of two averages say it."""
         average_s = quantity(time[1])
         timed = row.iteration - self._start - _UNTIMED
-        before = self._average
-        if timed <= before.timed or not average_s:
+        before, total_s = self._average
+        if timed <= before or not average_s:
             return
-        covers = timed - before.timed
-        mean_s = (average_s * timed - before.total_s) / covers
-        error_s = 0.5 * 10.0 ** -len(time[2]) * (timed + before.timed) / covers
+        covers = timed - before
+        mean_s = (average_s * timed - total_s) / covers
+        error_s = 0.5 * 10.0 ** -len(time[2]) * (timed + before) / covers
         if mean_s <= 0 or error_s > PRECISE * mean_s:
             return
-        self._average = _Average(row.iteration, timed, average_s * timed)
+        self._average = (timed, average_s * timed)
         row.step_time_ms = mean_s * 1000
         if rate:
             samples = rate * average_s  # of an iteration; the printed figures are rounded
             if abs(samples - round(samples)) < 0.02 * samples and round(samples) > 0:
                 samples = round(samples)
             row.samples_per_s = samples / mean_s
-
-
-def _counted_from(printed: int, samples: float | None) -> int | None:
-    """Return what a line calls a run's first iteration: its samples are those of so many.
-
-    None where both would do.
-    """
-    if not printed or samples is None:
-        return 0 if samples else None
-    from_1, from_0 = samples % printed == 0, samples % (printed + 1) == 0
-    return None if from_1 == from_0 else int(from_1)
-
-
-MEDIAN_OF = 20  # iterations, by its trainer's EventStorage.history
 
 
 class LiBaiMetrics(LineParser):
@@ -166,7 +103,6 @@ class LiBaiMetrics(LineParser):
     says = "LiBai's metrics.json objects, which count from 0"
     candidates = (Candidate("libai"),)
     from_zero = True
-    gives = ("step_time_ms", "loss")
     loss_kind = "running"
     holds = "the median of the last 20 iterations; evaluations and checkpoints are not in it"
     untimed = (
@@ -185,8 +121,7 @@ class LiBaiMetrics(LineParser):
         iteration = content.get("iteration")
         if type(iteration) is not int or "total_loss" not in content:
             return None
-        seconds = _finite(content.get("time"))
-        loss = _finite(content["total_loss"])
+        seconds, loss = (_finite(content.get(key)) for key in ("time", "total_loss"))
         return LoggedStep(
             iteration + 1,
             step_time_ms=None if seconds is None else seconds * 1000,

@@ -32,18 +32,12 @@ class LlamaFactory(LineParser):
     name = "llama_factory"
     says = "LLaMA-Factory's objects of trainer_log.jsonl"
     candidates = (Candidate("command"),)
-    gives = ("loss", "train_iters")
-    works_out = ("step_time_ms", "tokens_per_s")
-    out_of = "the time since the training began, and the tokens and tokens/s until then"
     loss_kind = "window"
     holds = "the mean since the line before, or an earlier one, with all that came between"
     step = rb'\{"current_steps": \d{1,9}, "total_steps": \d{1,9}, "loss": '
     marker = b'{"current_steps": '
     head = re.compile(rb'^[^{}]*(\{"current_steps": .*\})\s*$')
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._before = (0, 0.0, 0.0)  # step, seconds, tokens of the last line with a time
+    _before = (0, 0.0, 0.0)  # step, seconds, tokens of the last line with a time
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one object, whole or not at all; an evaluation's is not a step."""

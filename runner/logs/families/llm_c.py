@@ -23,27 +23,23 @@ norm and lr since bc58cd1). `iteration 1, loss: 4.1, time: 44.570ms, tok/s: 9188
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import PRINTED, LineParser
+from runner.logs.lines import LOSS, NORM, PRINTED, WORD, LineParser
+from runner.logs.log_metadata import fact
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole_number
-from runner.logs.run_sizes import DEVICES, TOKENS_PER_SAMPLE, TRAIN_ITERS
+from runner.logs.numbers import number, whole_number
 
-_NORM = re.compile(rb"[| ]norm:? {1,9}" + PRINTED + rb"\s", re.IGNORECASE)
-_SIZES = re.compile(
-    rb"batch_size B=\d{1,9} \* seq_len T=(\d{1,9}) \* num_processes=(\d{1,9})"
-    rb" and total_batch_size=(\d{1,9})\s"
+_TOKENS = re.compile(
+    rb"batch_size B=\d{1,9} \* seq_len T=\d{1,9} \* num_processes=\d{1,9} and total_batch_size="
+    rb"(\d{1,9})\s|total desired batch size: (\d{1,9})\s"
 )
-_DESIRED = re.compile(rb"total desired batch size: (\d{1,9})\s")
-_MEMORY_KEYS = ("memory_allocated_mib", "memory_used_mib")
-_MEMORY = re.compile(rb"device memory usage: (\d{1,9}) MiB / ")
 _VALIDATED = re.compile(rb"val loss " + PRINTED + rb"\s", re.IGNORECASE)
-_PEAK = re.compile(rb"peak memory consumption: (\d{1,9}) MiB\s")
 _PAUSES = (b"val loss ", b"---------------")  # before an evaluation's loss; around a sample's text
 _COMMAND = (Candidate("command"),)
 _WORDS = Sign(
     (b" and total_batch_size=", b"total desired batch size: "),
     re.compile(rb"(?<![a-z0-9_])train_(?:gpt2|llama3)(?:\.(?:cu|c|py)\b|(?:_fp32)?cu\b)"),
 )
+_NORM = re.compile(rb"[| ]norm:? {1,9}%b\s" % NORM, re.IGNORECASE)
 
 
 class LlmC(LineParser):
@@ -53,52 +49,47 @@ class LlmC(LineParser):
     says = "llm.c's `step N/M | .. ms | .. tok/s` lines"
     candidates = _COMMAND
     mentions: tuple[Candidate, ...] = (
-        Candidate(
-            "command",
-            "the log has llm.c's words",
-            (_WORDS,),
-        ),
-    )
-    gives: tuple[str, ...] = (
-        *("step_time_ms", "tokens_per_s", "loss", "grad_norm", "skipped", *_MEMORY_KEYS),
-        *("tokens_per_sample", "devices", "train_iters"),
+        Candidate("command", "the log has llm.c's words", (_WORDS,)),
     )
     loss_kind = "iteration"
     holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"step {1,9}\d{1,9}/\d{1,9}(?: \|(?: train)?|: train) loss {1,9}"
     marker = b" loss "
     head = re.compile(
-        rb"(?:\b|(?<=\dm))step {1,9}(\d{1,9})/(\d{1,9})(?: \|(?: train)?|: train) loss {1,9}"
-        + PRINTED
+        WORD
+        + rb"step {1,9}(?P<iteration>\d{1,9})/(?P<of>\d{1,9})(?: \|(?: train)?|: train) loss {1,9}"
+        + LOSS
         + rb"(?= )",
         re.IGNORECASE,
     )
-    context = (
-        *(b"batch_size B=", b"total desired batch size: ", b"skipping update due to "),
-        *(b"device memory usage: ", b"peak memory consumption: ", *_PAUSES),
+    fields: tuple[re.Pattern[bytes], ...] = (
+        re.compile(rb"[(|] ?(?P<step_time_ms>[\d.]+) ms(?:,|\)| \|)"),
+        re.compile(rb"[|,] (?P<tokens_per_s>[\d.]+) tok/s"),
+        _NORM,
     )
-    time = re.compile(rb"[(|] ?([\d.]+) ms(?:,|\)| \|)")
-    rate = re.compile(rb"[|,] ([\d.]+) tok/s")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tokens = 0  # of a step, of the whole job
-        self._skipped = 0  # 1 where the next line's update was
-        self._last_iteration = 0
-        self._paused = False  # whether an evaluation or a sample stands before the next line
+    facts = (
+        fact(
+            "batch_size B=",
+            r"batch_size B=\d{1,9} \* seq_len T=(?P<tokens_per_sample>\d{1,9})"
+            r" \* num_processes=(?P<devices>\d{1,9}) and total_batch_size=\d{1,9}\s",
+        ),
+        fact("device memory usage: ", r"device memory usage: (?P<used_mib>\d{1,9}) MiB / "),
+        fact(
+            "peak memory consumption: ",  # of a CPU it prints 0
+            r"peak memory consumption: (?P<allocated_mib>\d{1,9}) MiB\s",
+        ),
+    )
+    context = (b"total desired batch size: ", b"skipping update due to ", *_PAUSES)
+    averages = True  # whether tok/s is a running one, except Python's
+    _tokens = 0  # of a step, of the whole job
+    _skipped = 0  # 1 where the next line's update was
+    _last_iteration = 0
+    _paused = False  # whether an evaluation or a sample stands before the next line
 
     def look(self, text: bytes, at: int) -> None:
-        """Read the sizes of a step, memory, and that an update is skipped."""
-        if sizes := _SIZES.match(text, at):
-            self.notes.facts[TOKENS_PER_SAMPLE] = sizes[1].decode()
-            self.notes.facts[DEVICES] = sizes[2].decode()
-            self._tokens = whole_number(sizes[3]) or 0
-        elif desired := _DESIRED.match(text, at):
-            self._tokens = whole_number(desired[1]) or 0
-        elif used := _MEMORY.match(text, at):
-            self.notes.used(quantity(used[1]) or 0.0)
-        elif peak := _PEAK.match(text, at):
-            self.notes.allocated(quantity(peak[1]) or None)  # of a CPU it prints 0
+        super().look(text, at)
+        if tokens := _TOKENS.match(text, at):
+            self._tokens = whole_number(tokens[1] or tokens[2]) or 0
         elif text.startswith(_PAUSES, at):
             self._paused = True
             if validated := _VALIDATED.match(text, at):
@@ -107,32 +98,19 @@ class LlmC(LineParser):
             self._skipped = 1
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line."""
-        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
-        return self._step(whole_number(head[1]) or 0, head[3], tail)
-
-    def _step(self, iteration: int, loss: bytes, tail: bytes) -> LoggedStep:
-        time, rate, norm = (pattern.search(tail) for pattern in (self.time, self.rate, _NORM))
-        value = number(loss)
-        tokens = number(rate[1]) if rate else None
-        time_ms = number(time[1]) if time else None
-        if self._paused and b" | (" in tail:  # Python's
-            time_ms = tokens = None
-        elif self._tokens and time_ms:
-            tokens = self._tokens * 1000 / time_ms
-        elif rate and iteration > 1 and rate[0].endswith(b"tok/s") and b" | (" not in tail:
-            tokens = None
-        skipped, self._skipped, self._paused = self._skipped, 0, False
-        self._last_iteration = iteration
-        return LoggedStep(
-            iteration,
-            step_time_ms=time_ms,
-            tokens_per_s=tokens,
-            loss=value,
-            grad_norm=number(norm[1]) if norm else None,
-            nan=int(value is None),
-            skipped=skipped,
-        )
+        step = self.step_of(self.words(head, tail, closed))
+        if step is None:
+            return None
+        python = b" | (" in tail
+        if self._paused and python:
+            step.step_time_ms = step.tokens_per_s = None
+        elif self._tokens and step.step_time_ms:
+            step.tokens_per_s = self._tokens * 1000 / step.step_time_ms
+        elif self.averages and step.iteration > 1 and not python:
+            step.tokens_per_s = None
+        step.skipped, self._skipped, self._paused = self._skipped, 0, False
+        self._last_iteration = step.iteration
+        return step
 
 
 class LlmCOnCpu(LlmC):
@@ -142,18 +120,12 @@ class LlmCOnCpu(LlmC):
     says = "llm.c's `step N: train loss .. (took .. ms)` lines, which count from 0"
     mentions = ()
     from_zero = True
-    gives = ("step_time_ms", "loss")
     step = rb"step \d{1,9}: train loss \S{1,40} \(took "
     marker = b" (took "
-    time = re.compile(rb"^took ([\d.]+) ms\)")
     head = re.compile(
-        rb"(?:\b|(?<=\dm))step (\d{1,9}): train loss " + PRINTED + rb" \((?=took )",
-        re.IGNORECASE,
+        WORD + rb"step (?P<iteration>\d{1,9}): train loss %b \((?=took )" % LOSS, re.IGNORECASE
     )
-
-    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1."""
-        return self._step((whole_number(head[1]) or 0) + 1, head[2], tail)
+    fields = (re.compile(rb"^took (?P<step_time_ms>[\d.]+) ms\)"),)
 
 
 class LlmCIterations(LlmC):
@@ -162,27 +134,25 @@ class LlmCIterations(LlmC):
     name = "llm_c_iterations"
     says = "llm.c's `iteration N, loss: .., time: ..ms` lines of spring 2024"
     mentions = ()
-    gives = ("step_time_ms", "tokens_per_s", "loss", "grad_norm")
     step = rb"iteration \d{1,9}, loss: "
     marker = b", loss: "
     head = re.compile(
-        rb"(?:\b|(?<=\dm))iteration (\d{1,9}), loss: " + PRINTED + rb", time: ", re.IGNORECASE
+        WORD + rb"iteration (?P<iteration>\d{1,9}), loss: %b, time: " % LOSS, re.IGNORECASE
     )
-    time = re.compile(rb"^([\d.]+)ms")
-    rate = re.compile(rb", tok/s: ([\d.]+)(?:,|\s)")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._printed = -1
-        self._from_zero = False
+    fields = (
+        re.compile(rb"^(?P<step_time_ms>[\d.]+)ms"),
+        re.compile(rb", tok/s: (?P<tokens_per_s>[\d.]+)(?:,|\s)"),
+        _NORM,
+    )
+    averages = False
+    _printed = -1
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1."""
-        printed = whole_number(head[1]) or 0
+        printed = whole_number(head["iteration"]) or 0
         if printed <= self._printed or self._printed < 0:
-            self._from_zero = printed == 0
+            self.from_zero = printed == 0
         self._printed = printed
-        return self._step(printed + self._from_zero, head[2], tail + b"\n" if closed else tail)
+        return super().row(head, tail, closed)
 
 
 class LlmCLog(LineParser):
@@ -192,26 +162,15 @@ class LlmCLog(LineParser):
     says = "llm.c's `s:N trl:` lines of main.log, which count from 0 and hold no time"
     candidates = _COMMAND
     from_zero = True
-    gives = ("loss", "grad_norm")
     loss_kind = "iteration"
-    context = (b" tel:",)
     step = rb"s:\d{1,9} trl:"
     marker = b" trl:"
-    head = re.compile(rb"(?:\b|(?<=\dm))s:(\d{1,9}) trl:" + PRINTED + rb"(?=\s|$)", re.IGNORECASE)
-    norm = re.compile(rb" norm:" + PRINTED + rb"\s", re.IGNORECASE)
-    validation = re.compile(rb"s:(\d{1,9}) tel:" + PRINTED + rb"\s", re.IGNORECASE)
-
-    def look(self, text: bytes, at: int) -> None:
-        """Read the loss of an evaluation."""
-        if match := self.validation.search(text, max(0, at - 11), at + 50):
-            self.notes.validated(whole_number(match[1]), number(match[2]))
-
-    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1."""
-        loss, norm = number(head[2]), self.norm.search(tail + b"\n" if closed else tail)
-        return LoggedStep(
-            (whole_number(head[1]) or 0) + 1,
-            loss=loss,
-            grad_norm=number(norm[1]) if norm else None,
-            nan=int(loss is None),
-        )
+    head = re.compile(WORD + rb"s:(?P<iteration>\d{1,9}) trl:%b(?=\s|$)" % LOSS, re.IGNORECASE)
+    fields = (re.compile(rb" norm:%b\s" % NORM, re.IGNORECASE),)
+    facts = (
+        fact(
+            " tel:",
+            r"s:(?P<validated>\d{1,9}) tel:(?P<validation_loss>\S{1,40})\s",
+            before=11,
+        ),
+    )

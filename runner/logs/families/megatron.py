@@ -12,19 +12,38 @@ Primus (fd1eeabb, primus/backends/megatron/patches/training_log/print_rank_last_
 the first, whose compilation is in it. The first number is taken. Its torchtitan can print such a
 line, too (primus/backends/torchtitan/patches/metrics_output_format.py:73-132, which nothing
 registers yet): there the time is that of all iterations since the line before.
+
+A checkpoint's time is taken out of the line that holds it (bigscience 0035f06a
+megatron/training.py:840; microsoft 7632408b megatron/training.py:1202, and timers.py:235):
+
+    time (ms) | save-checkpoint: 6273.14
+    (min, max) time across ranks (ms):
+        save-checkpoint ................................: (6270.02, 6273.14)
+
+Both begin `interval-time` again at each logged line alone (:1107), so a checkpoint is in the line
+behind it, as an evaluation is, whose time they do not say. NVIDIA's stops that clock for both since
+b60ca1a8 (2023-11-22), which prints `evaluate ....` besides; from f427c6f0 (2024-01-24) on its lines
+have a stamp. Those are left as they are, and so are Primus' and Megatron-Bridge's.
+
+TFLOP/s and energy are the trainer's own: `throughput per GPU (TFLOP/s/GPU): 210.5 |` and `energy
+per GPU (J/iter/GPU): 640.1 |`, with `--log-throughput` and `--log-energy` (core_v0.13.0
+megatron/training/training.py:1709, :1718); Primus' `compute per GPU (TFLOP/s/GPU): 210.5 (avg
+217.3)`, before 2026-07 `throughput .. 210.5/217.3`; Megatron-Bridge (067f987d
+src/megatron/bridge/training/utils/train_utils.py:1049) has a line of rank 0's before the last
+rank's, `Step Time : 14.26s GPU utilization: 58.2MODEL_TFLOP/s/GPU`, which is of the iteration whose
+time it has.
 """
 
 import re
 from collections.abc import Mapping
 
-from runner.logs import saves
 from runner.logs.families.deepspeed import DEEPSPEED, NPU
 from runner.logs.kind import Candidate, Sign
 from runner.logs.lines import LineParser
+from runner.logs.log_metadata import fact
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, whole_number
+from runner.logs.numbers import number, quantity, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
-from runner.logs.trainer_figures import STEP_MARK, read_own_figures, step_time
 
 # What a label means here. `tpt` is a field that Oneflow patches in (OneAutoTest).
 ROLES: Mapping[bytes, str] = {
@@ -56,6 +75,16 @@ _FIELD = re.compile(
 _ANY_LOSS = re.compile(rb"\| *+(?:[A-Za-z][\w -]{0,40}[ _-])?loss *+: *+([^\s|]++) (?=\|)")
 ROUNDED_S = 0.00501  # a time with two places of seconds is as near as this,
 SHORT_S = 0.0201  # and up to this it says too little
+_STEP_TIME = fact(
+    "s GPU utilization: ",
+    r"Step Time : ([\d.]{1,20})s GPU utilization: ([\d.]{1,20}) ?(?:MODEL_)?TFLOP/s/GPU",
+    before=40,
+)
+_EVALUATES = b"evaluate ............"
+_SAVED = re.compile(
+    rb"save-checkpoint(?:: ([\d.]{1,20})| \.{5,40}: (?:\([\d.]{1,20}, )?([\d.]{1,20})\)?)\s"
+)
+_STAMPED = re.compile(rb"\d\] {1,9}iteration {1,9}\d{1,9}$")
 # With microseconds core_v0.16.0 and later stamp their lines, and print the first iteration of a run
 # without beginning a new window: the next line's figures hold it again (core_v0.18.2
 # megatron/training/training.py:2387, :2605, :2688).
@@ -120,11 +149,6 @@ class Megatron(LineParser):
     )
     counter = rb"iteration(?<!, iteration) {1,9}(\d{1,9})/"
     step = rb"iteration(?<!, iteration) {1,9}\d{1,9}/ {0,9}\d{1,9} \|"
-    gives = (
-        *("step_time_ms", "samples_per_s", "global_batch", "loss", "grad_norm", "skipped"),
-        *("device_tokens_per_s", "tflop_per_s", "energy_j", "tokens_per_sample", "devices"),
-        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "train_iters"),
-    )
     loss_kind = "window"
     holds = (
         "the mean over its iterations; evaluations and checkpoints are in it, except Megatron"
@@ -134,23 +158,20 @@ class Megatron(LineParser):
 
     marker = b"iteration"
     head = re.compile(rb"iteration(?<!,.iteration) {1,9}(\d{1,9})/ {0,9}(\d{1,9}) (?=\|)")
-    context = (*saves.MARKS, STEP_MARK)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._saves = saves.Saves()
-        self._last_tail = b""  # of the last line
-        self._step_time = b""  # Megatron-Bridge's, of the step to come
-        self._counted_again: tuple[int, int] | None = (
-            None  # skipped, nan of a line that the next one holds
-        )
+    context = (_STEP_TIME.mark, b"save-checkpoint: ", b"save-checkpoint ......", _EVALUATES)
+    _saved_ms = 0.0  # of checkpoints, since the last line
+    _clock_stops = False  # whether the clock of the iterations stands meanwhile
+    _last_tail = b""  # of the last line
+    _step_time: re.Match[bytes] | None = None  # Megatron-Bridge's, of the step to come
+    _counted_again: tuple[int, int] | None = None  # skipped, nan: the next line holds them, too
 
     def look(self, text: bytes, at: int) -> None:
-        """Read the time of a checkpoint, or of a step."""
-        if text.startswith(STEP_MARK, at):
-            self._step_time = step_time(text, at)
-        else:
-            self._saves.see(text, at)
+        if text.startswith(_STEP_TIME.mark, at):
+            self._step_time = _STEP_TIME.found(text, at)
+        elif text.startswith(_EVALUATES, at):
+            self._clock_stops = True
+        elif match := _SAVED.match(text, at):
+            self._saved_ms += quantity(match[1] or match[2]) or 0.0
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line."""
@@ -178,13 +199,24 @@ class Megatron(LineParser):
             self._first_line(step, begins and _KEPT.search(_before(head)) is not None, begins)
         _read_loss(step, fields)
         _read_speed(step, fields)
-        if self._saves.untold_ms:
-            paused_ms = self._saves.told_ms(_before(head), tail)
-            if not begins:  # else the run before it saved
-                saves.take_out(step, paused_ms)
-        read_own_figures(step, fields, self._step_time)
-        self._step_time = b""
+        saved_ms, self._saved_ms = self._saved_ms, 0.0
+        outside = self._clock_stops or b"/GPU" in tail or _STAMPED.search(_before(head))
+        if saved_ms and not begins and not outside:  # at its begin the run before it saved
+            _take_out(step, saved_ms)
+        self._read_own_figures(step, fields)
         return step
+
+    def _read_own_figures(self, step: LoggedStep, fields: Mapping[str, bytes]) -> None:
+        """Read what the trainer worked out: on a step's line, else on the `Step Time` before it."""
+        if tflops := fields.get("tflops"):
+            step.tflop_per_s = quantity(tflops.partition(b"/")[0])
+        if energy := fields.get("energy"):
+            step.energy_j = quantity(energy)
+        own, self._step_time = self._step_time, None
+        if own and step.tflop_per_s is None:
+            seconds, time_ms = quantity(own[1]), step.step_time_ms
+            if seconds and time_ms and abs(seconds - time_ms / 1000) <= ROUNDED_S:
+                step.tflop_per_s = quantity(own[2])
 
     def _first_line(self, step: LoggedStep, repeated: bool, begins: bool) -> None:
         """Read a run's first line, whose figures are in the next line again if `repeated`, or the
@@ -205,6 +237,21 @@ class Megatron(LineParser):
 def _before(head: re.Match[bytes]) -> bytes:
     """Return what a line has before its iterations in all."""
     return head.string[max(0, head.end(1) - 80) : head.end(1)]
+
+
+def _take_out(step: LoggedStep, paused_ms: float) -> None:
+    """Take pauses out of a line's time and rate: nothing where it does not say what it covers, or
+    took no longer.
+    """
+    step.drop_unmeasured()
+    whole_ms = (step.step_time_ms or 0.0) * step.iterations
+    if step.step_time_ms is None or paused_ms >= whole_ms:
+        return
+    share = (whole_ms - paused_ms) / whole_ms
+    step.step_time_ms *= share
+    if step.samples_per_s is not None:
+        step.samples_per_s /= share
+    step.paused_ms = paused_ms
 
 
 def _read_loss(step: LoggedStep, fields: Mapping[str, bytes]) -> None:

@@ -44,9 +44,6 @@ class MlPerf(LineParser):
             (Sign((b":::mllog {",)),),
         ),
     )
-    gives = ("global_batch", "loss", "tokens_per_sample")
-    works_out = ("step_time_ms",)
-    out_of = "the time stamps of a block's ends, and train_step_time in s"
     loss_kind = "iteration"
     holds = "the mean over its block's steps, or its own step's; evaluations are not in it"
     step = rb'"key": "(?:block_stop"|tracked_stats", "value": \{[^{}]{0,1000}"reduced_train_loss")'
@@ -54,18 +51,15 @@ class MlPerf(LineParser):
     success = rb'"key": "run_stop", (?!.{0,1000}"status": "aborted")'
     marker = b":::MLLOG {"
     head = re.compile(rb":::MLLOG (?=\{)")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._batch = 0
-        self._counts_steps = False  # whether `step` of tracked_stats is no samples
-        self._by_step = False  # whether the log has the times of steps
-        self._begin: tuple[int, float] | None = None  # of the block: steps before it, ms
-        self._loss: _Event | None = None  # the block's last
-        self._reached: int | None = None  # steps, by the last event that says them
-        self._evaluates: float | None = None  # ms: since when
-        self._paused = 0.0  # ms of the block in which it evaluated
-        self._ended: float | None = None  # ms: the end of a block that says its start's samples
+    _batch = 0
+    _counts_steps = False  # whether `step` of tracked_stats is no samples
+    _by_step = False  # whether the log has the times of steps
+    _begin: tuple[int, float] | None = None  # of the block: steps before it, ms
+    _loss: _Event | None = None  # the block's last
+    _reached: int | None = None  # steps, by the last event that says them
+    _evaluates: float | None = None  # ms: since when
+    _paused = 0.0  # ms of the block in which it evaluated
+    _ended: float | None = None  # ms: the end of a block that says its start's samples
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one event; the end of a block or the stats of a step are one."""

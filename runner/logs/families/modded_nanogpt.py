@@ -15,29 +15,15 @@ track_3_optimization/train_gpt_simple.py), and into its files the validations al
 """
 
 import re
-from dataclasses import dataclass
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import PRINTED, LineParser
+from runner.logs.lines import LOSS, VALIDATION, WORD, LineParser
+from runner.logs.log_metadata import fact
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole_number
-from runner.logs.run_sizes import TRAIN_ITERS
+from runner.logs.numbers import number, quantity
 
-_TRAIN_LOSS = re.compile(rb"^train_loss:" + PRINTED + rb" ", re.IGNORECASE)
-_VALIDATION = re.compile(rb"^val_loss:" + PRINTED + rb" ", re.IGNORECASE)
-_PEAK_MARK = b"peak memory "
-_PEAK = re.compile(
-    rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB(?: reserved: (\d{1,9}) MiB)?\s"
-)
+_VALIDATION = re.compile(rb"^val_loss:%b " % VALIDATION, re.IGNORECASE)
 _TIME = re.compile(rb"(?:^| )train_time:([\d.]+)(m?s) ")
-
-
-@dataclass
-class _Clock:
-    """Where the last line stood, and what the clock said (ms)."""
-
-    step: int = 0
-    total_ms: float = 0.0
 
 
 class ModdedNanoGpt(LineParser):
@@ -49,51 +35,42 @@ class ModdedNanoGpt(LineParser):
     mentions = (
         Candidate("command", "the log has modded-nanogpt's words", (Sign((b"modded-nanogpt",)),)),
     )
-    gives = ("loss", "memory_allocated_mib", "memory_reserved_mib", "train_iters")
-    works_out = ("step_time_ms",)
-    out_of = "the differences of train_time, which is cumulative"
     loss_kind = "iteration"
     holds = "the mean over the steps since the line before; evaluations are not in it"
     step = rb"step:\d{1,9}/\d{1,9} (?:train_|val_)"
     marker = b"train_time:"
     head = re.compile(
-        rb"(?:\b|(?<=\dm))step:(\d{1,9})/(\d{1,9}) (?=(?:train_loss|train_time|val_loss):)"
+        WORD
+        + rb"step:(?P<iteration>\d{1,9})/(?P<of>\d{1,9}) (?=(?:train_loss|train_time|val_loss):)"
     )
-    context = (_PEAK_MARK,)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._clock: _Clock | None = None
-        self._last_step = 0  # the last step that a row has
-
-    def look(self, text: bytes, at: int) -> None:
-        """Read the framework's peak."""
-        if peak := _PEAK.match(text, at):
-            self.notes.allocated(quantity(peak[1]))
-            self.notes.reserved(quantity(peak[2]))
+    fields = (re.compile(rb"^train_loss:%b " % LOSS, re.IGNORECASE),)
+    facts = (
+        fact(
+            "peak memory ",
+            r"peak memory (?:allocated|consumption): (?P<allocated_mib>\d{1,9}) MiB"
+            r"(?: reserved: (?P<reserved_mib>\d{1,9}) MiB)?\s",
+        ),
+    )
+    _clock: tuple[int, float] | None = None  # the step of the last line, and what it said (ms)
+    _last_step = 0  # the last step that a row has
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one line, with the time of the steps since the line before."""
         time = _TIME.search(tail)
-        total = quantity(time[1]) if time else None
-        if time is None or total is None:
+        total_ms = quantity(time[1]) if time else None
+        row = self.step_of(self.words(head, tail, closed))
+        if row is None or time is None or total_ms is None:
             return None
-        now = _Clock(whole_number(head[1]) or 0, total if time[2] == b"ms" else total * 1000)
-        before = self._clock or (_Clock() if now.step == 1 else None)
-        self._clock = now
-        self.notes.facts[TRAIN_ITERS] = str(whole_number(head[2]) or 0)
-        validation = _VALIDATION.match(tail)
-        if validation:
-            self.notes.validated(now.step, number(validation[1]))
-        if not now.step or (validation and now.step == self._last_step):
+        now, total_ms = row.iteration, total_ms * (1 if time[2] == b"ms" else 1000)
+        before, before_ms = self._clock or ((0, 0.0) if now == 1 else (now, 0.0))
+        self._clock = (now, total_ms)
+        if validation := _VALIDATION.match(tail):
+            self.notes.validated(now, number(validation[1]))
+        if not now or (validation and now == self._last_step):
             return None
-        self._last_step = now.step
-        row = LoggedStep(now.step)
-        if before and now.step > before.step:
-            row.iterations = now.step - before.step
-            if now.total_ms > before.total_ms:
-                row.step_time_ms = (now.total_ms - before.total_ms) / row.iterations
-        if loss := _TRAIN_LOSS.search(tail):
-            row.loss = number(loss[1])
-            row.nan = int(row.loss is None)
+        self._last_step = now
+        if now > before:
+            row.iterations = now - before
+            if total_ms > before_ms:
+                row.step_time_ms = (total_ms - before_ms) / row.iterations
         return row

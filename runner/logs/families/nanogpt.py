@@ -17,17 +17,19 @@ of tokens per iteration: 61440`, of one process (553f949f).
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import PRINTED, LineParser
+from runner.logs.lines import LOSS, VALIDATION, WORD, LineParser
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import grouped, number, whole_number
 from runner.logs.run_sizes import TOKENS_PER_SAMPLE, TRAIN_ITERS
 
-_EVALUATION = b": train loss "
 _EVALUATED = re.compile(rb"step (\d{1,9})$")
-_VALIDATED = re.compile(rb": train loss [^\s,]{1,40}, val loss " + PRINTED + rb"\s", re.IGNORECASE)
-_TOKENS = re.compile(rb"tokens per iteration will be: ([\d,]+)\s")
+_VALIDATED = re.compile(
+    rb": train loss [^\s,]{1,40}, val loss " + VALIDATION + rb"\s", re.IGNORECASE
+)
 # What its configurator prints of the command line, and the file of settings that it shows.
-_SETTING = re.compile(rb"(block_size|max_iters) = (\d{1,9})\s")
+_SAID = re.compile(
+    rb"(?P<name>block_size|max_iters) = (\d{1,9})\s|tokens per iteration will be: ([\d,]+)\s"
+)
 
 
 class NanoGpt(LineParser):
@@ -42,49 +44,40 @@ class NanoGpt(LineParser):
         ),
     )
     from_zero = True
-    gives = ("step_time_ms", "loss", "tokens_per_sample", "train_iters")
-    works_out = ("tokens_per_s",)
-    out_of = "the tokens of an iteration, which it prints at its start, and the time"
     loss_kind = "iteration"
     holds = "its own iteration's; missing where it holds an evaluation"
     step = rb"iter \d{1,9}: loss "
     marker = b": loss "
     head = re.compile(
-        rb"(?:\b|(?<=\dm))iter (\d{1,9}): loss " + PRINTED + rb", time ([\d.]+)ms", re.IGNORECASE
+        WORD + rb"iter (?P<iteration>\d{1,9}): loss %b, time (?P<step_time_ms>[\d.]+)ms" % LOSS,
+        re.IGNORECASE,
     )
-    context = (_EVALUATION, b"tokens per iteration will be: ", b"block_size = ", b"max_iters = ")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._evaluated: int | None = None
-        self._tokens: float | None = None
+    context = (
+        b": train loss ",
+        b"tokens per iteration will be: ",
+        b"block_size = ",
+        b"max_iters = ",
+    )
+    _evaluated: int | None = None
+    _tokens: float | None = None  # of an iteration
 
     def look(self, text: bytes, at: int) -> None:
-        """Read an evaluation's iteration, the tokens of an iteration, or a setting."""
         if evaluated := _EVALUATED.search(text, max(0, at - 16), at):
             self._evaluated = whole_number(evaluated[1])
             if validated := _VALIDATED.match(text, at):
                 self.notes.validated(self._evaluated, number(validated[1]))
-        elif tokens := _TOKENS.match(text, at):
-            self._tokens = grouped(tokens[1])
-        elif setting := _SETTING.match(text, at):
-            value = whole_number(setting[2]) or 0
-            if setting[1] == b"block_size":
-                self.notes.facts[TOKENS_PER_SAMPLE] = str(value)
+        elif said := _SAID.match(text, at):
+            if said[3]:
+                self._tokens = grouped(said[3])
+            elif said[1] == b"block_size":
+                self.notes.facts[TOKENS_PER_SAMPLE] = said[2].decode()
             else:
-                self.notes.facts[TRAIN_ITERS] = str(value + 1)
+                self.notes.facts[TRAIN_ITERS] = str((whole_number(said[2]) or 0) + 1)
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1."""
-        printed = whole_number(head[1]) or 0
-        loss, time = number(head[2]), number(head[3])
-        if printed == self._evaluated:
-            time = None
-        return LoggedStep(
-            printed + 1,
-            step_time_ms=time,
-            tokens_per_s=self._tokens * 1000 / time if self._tokens and time else None,
-            loss=loss,
-            nan=int(loss is None),
-            iterations=1,
-        )
+        step = self.step_of(head.groupdict(), iterations=1)
+        if step and step.iteration - 1 == self._evaluated:
+            step.step_time_ms = None
+        elif step and step.step_time_ms and self._tokens:
+            step.tokens_per_s = self._tokens * 1000 / step.step_time_ms
+        return step

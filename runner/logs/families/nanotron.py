@@ -22,14 +22,22 @@ import re
 
 from runner.logs.decoding import line_end
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser, fields_of
+from runner.logs.lines import WORD, LineParser, fields_of, named
+from runner.logs.log_metadata import fact
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import human, quantity, whole_number
+from runner.logs.numbers import human, whole_number
 from runner.logs.run_sizes import TOKENS_PER_SAMPLE, TRAIN_ITERS
 
 _SIZES = re.compile(rb"\| (sequence_length|global_batch_size|train_steps): (\d{1,9})(?= \|)")
-_PEAK = re.compile(rb"Peak reserved: ([\d.]{1,20})MiB")
-_MIB = 2**20
+_NAMES = {
+    b"elapsed_time_per_iteration_ms": "step_time_ms",
+    b"time_per_iteration_ms": "step_time_ms",
+    b"lm_loss": "loss",
+    b"grad_norm": "grad_norm",
+    b"tokens_per_sec": "tokens_per_s",
+    b"tokens_per_sec_per_gpu": "device_tokens_per_s",
+    b"model_tflops_per_gpu": "tflop_per_s",
+}
 
 
 class Nanotron(LineParser):
@@ -39,53 +47,34 @@ class Nanotron(LineParser):
     says = "nanotron's `iteration: N / M | consumed_tokens:` lines"
     candidates = (Candidate("command"),)
     mentions = (Candidate("command", "the log names nanotron", (Sign((b"nanotron",)),)),)
-    gives = (
-        *("step_time_ms", "tokens_per_s", "device_tokens_per_s", "global_batch", "loss"),
-        *("grad_norm", "memory_reserved_mib", "tflop_per_s", "tokens_per_sample", "train_iters"),
-    )
     loss_kind = "iteration"
     holds = "its own iteration's; evaluations and checkpoints are not in it"
     step = rb"iteration: \d{1,9} / \d{1,9} \| consumed_tokens: "
     marker = b"| consumed_tokens: "
-    head = re.compile(rb"(?:\b|(?<=\dm))iteration: (\d{1,9}) / (\d{1,9}) \| (?=consumed_tokens: )")
-    context = (b" | grad_accum: ", b" Peak reserved: ")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._batch = 0
+    head = re.compile(WORD + rb"iteration: (\d{1,9}) / (\d{1,9}) \| (?=consumed_tokens: )")
+    facts = (fact(" Peak reserved: ", r" Peak reserved: (?P<reserved_mib>[\d.]{1,20})MiB"),)
+    context = (b" | grad_accum: ",)
+    read = staticmethod(human)
+    _batch = 0
 
     def look(self, text: bytes, at: int) -> None:
-        """Read the sizes of a run, or a peak of memory."""
-        end = line_end(text, at)
-        if peak := _PEAK.match(text, at + 1, end):
-            self.notes.reserved(quantity(peak[1]))
-        sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, end)}
+        super().look(text, at)
+        sizes = {match[1]: match[2] for match in _SIZES.finditer(text, at, line_end(text, at))}
         self._batch = whole_number(sizes.get(b"global_batch_size")) or self._batch
-        for name, fact in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
+        for name, word in ((b"sequence_length", TOKENS_PER_SAMPLE), (b"train_steps", TRAIN_ITERS)):
             if name in sizes:
-                self.notes.facts[fact] = sizes[name].decode()
+                self.notes.facts[word] = sizes[name].decode()
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line."""
         fields = fields_of(tail, closed)
-        iteration = whole_number(head[1])
-        if not iteration or b"lm_loss" not in fields:
+        if b"lm_loss" not in fields or not whole_number(head[1]):
             return None
         self.notes.facts.setdefault(TRAIN_ITERS, head[2].decode())
         reserved = human(fields.get(b"cuda_max_memory_reserved"))
-        self.notes.reserved(None if reserved is None else reserved / _MIB)
-        old = fields.get(b"elapsed_time_per_iteration_ms")
-        samples = whole_number(fields.get(b"global_batch_size")) if old else None
-        loss = human(fields[b"lm_loss"])
-        return LoggedStep(
-            iteration,
-            step_time_ms=human(old or fields.get(b"time_per_iteration_ms")),
-            global_batch=self._batch or samples or 0,
-            nan=int(loss is None),
-            loss=loss,
-            grad_norm=human(fields.get(b"grad_norm")),
-            iterations=1,
-            tokens_per_s=human(fields.get(b"tokens_per_sec")),
-            device_tokens_per_s=human(fields.get(b"tokens_per_sec_per_gpu")),
-            tflop_per_s=human(fields.get(b"model_tflops_per_gpu")),
-        )
+        self.notes.peak("memory_reserved_mib", reserved and reserved / 2**20)
+        step = self.step_of({"iteration": head[1], **named(_NAMES, fields)}, iterations=1)
+        if step:
+            old = b"elapsed_time_per_iteration_ms" in fields
+            samples = whole_number(fields.get(b"global_batch_size")) if old else None
+            step.global_batch = self._batch or samples or 0
+        return step

@@ -26,15 +26,24 @@ over whatever the bar counts, and no time of an iteration.
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser, fields_of
+from runner.logs.lines import LineParser, fields_of, named
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, quantity, whole_number
+from runner.logs.numbers import number, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
 
-_MIB = 2**20
 _NEMO = Sign((b"nemo_logger", b"nemo/collections", b"nemo.lightning", b"nemo/lightning"))
 _STEP = re.compile(rb"(\d{1,9})\.0{0,9}")
 _BAR_FIELD = re.compile(rb"(?:\[|, )([a-z_]{1,40}(?: in s)?)=([^,\]\s]{1,40})(?=[,\]])")
+_NAMES = {
+    b"reduced_train_loss": "loss",
+    b"train_step_timing in s": "step_time_s",
+    b"grad_norm": "grad_norm",
+    b"tokens_per_sec_per_gpu": "device_tokens_per_s",
+    b"global_batch_size": "global_batch",
+    b"TFLOPS_per_GPU": "tflop_per_s",
+    b"max_memory_allocated": "allocated_bytes",
+    b"max_memory_reserved": "reserved_bytes",
+}
 
 
 class NeMo(LineParser):
@@ -44,10 +53,6 @@ class NeMo(LineParser):
     says = "NeMo's `Training epoch E, iteration N/M |` lines, which count from 0"
     candidates = (Candidate("command"),)
     mentions = (Candidate("command", "the log names nemo", (_NEMO,)),)
-    gives = (
-        *("step_time_ms", "device_tokens_per_s", "global_batch", "loss", "grad_norm"),
-        *("memory_allocated_mib", "memory_reserved_mib", "tflop_per_s", "train_iters"),
-    )
     loss_kind = "window"
     holds = "the mean over its iterations; evaluations are not in it"
     from_zero = True
@@ -57,31 +62,12 @@ class NeMo(LineParser):
     head = re.compile(rb"(?:\b|(?<=\dm))Training epoch \d{1,9}, iteration (\d{1,9})/(\d{1,9}) \| ")
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line."""
         fields = fields_of(tail, closed)
-        step = whole_number(fields.get(b"global_step", head[1]))
-        if step is None or b"reduced_train_loss" not in fields:
+        step = fields.get(b"global_step", head[1])
+        if whole_number(step) is None or b"reduced_train_loss" not in fields:
             return None
         self.notes.facts[TRAIN_ITERS] = str((whole_number(head[2]) or 0) + 1)
-        self.notes.allocated(_mib(fields.get(b"max_memory_allocated")))
-        self.notes.reserved(_mib(fields.get(b"max_memory_reserved")))
-        seconds = number(fields.get(b"train_step_timing in s"))
-        loss = number(fields[b"reduced_train_loss"])
-        return LoggedStep(
-            step + 1,
-            step_time_ms=None if seconds is None else seconds * 1000,
-            global_batch=whole_number(fields.get(b"global_batch_size")) or 0,
-            nan=int(loss is None),
-            loss=loss,
-            grad_norm=number(fields.get(b"grad_norm")),
-            device_tokens_per_s=number(fields.get(b"tokens_per_sec_per_gpu")),
-            tflop_per_s=number(fields.get(b"TFLOPS_per_GPU")),
-        )
-
-
-def _mib(text: bytes | None) -> float | None:
-    count = quantity(text)
-    return None if count is None else count / _MIB
+        return self.step_of({"iteration": step, **named(_NAMES, fields)})
 
 
 class NeMoBar(LineParser):
@@ -90,7 +76,6 @@ class NeMoBar(LineParser):
     name = "nemo_bar"
     says = "NeMo's progress bar with `reduced_train_loss=`"
     candidates = (Candidate("command"),)
-    gives = ("step_time_ms", "device_tokens_per_s", "loss", "grad_norm", "train_iters")
     loss_kind = "iteration"
     holds = "its own iteration's; evaluations are not in it"
     step = rb"\| \d{1,9}/\d{1,9} \[[\d:]{4,20}<[^\r\n]{1,200}reduced_train_loss=\d"
@@ -99,11 +84,8 @@ class NeMoBar(LineParser):
         rb"Epoch (\d{1,9}): [^|\r\n]{0,12}\|[^|\r\n]{0,1000}\| {0,9}(\d{1,9})/(\d{1,9}|\?) "
         rb"(?=\[[\d:]{4,20}<)"
     )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_iteration: int | None = None
-        self._validation: bytes | None = None  # as the bar shows it from then on
+    _last_iteration: int | None = None
+    _validation: bytes | None = None  # as the bar shows it from then on
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one state of the bar, where it is of another step than the one before."""
@@ -120,14 +102,4 @@ class NeMoBar(LineParser):
         if (loss_text := fields.get(b"val_loss")) not in (None, self._validation):
             self._validation = loss_text
             self.notes.validated(iteration - 1, number(loss_text))
-        seconds = number(fields.get(b"train_step_timing in s"))
-        loss = number(fields[b"reduced_train_loss"])
-        return LoggedStep(
-            iteration,
-            step_time_ms=None if seconds is None else seconds * 1000,
-            nan=int(loss is None),
-            loss=loss,
-            grad_norm=number(fields.get(b"grad_norm")),
-            iterations=1,
-            device_tokens_per_s=number(fields.get(b"tokens_per_sec_per_gpu")),
-        )
+        return self.step_of({"iteration": b"%d" % iteration, **named(_NAMES, fields)}, iterations=1)

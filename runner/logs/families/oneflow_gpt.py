@@ -4,22 +4,18 @@
   a second of the whole job since the line before (the first includes compilation), and
   time.time(). The same class prints more losses between them;
 * `| step | micro_batches | samples | throughput | latency | loss |`, a table whose first column was
-  once called `batches` (oneflow_gpt/util.py), `latency` in seconds;
-* `step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,`
-  (the same class with metric_print_format normal). What it printed is the first summand of the next
-  mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139, :157), so that the
-  loss is not the mean of its line alone.
+  once called `batches` (oneflow_gpt/util.py), `latency` in seconds. What it printed is the first
+  summand of the next mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139,
+  :157), so that the loss is not the mean of its line alone.
 """
 
 import re
 
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import PRINTED, LineParser
+from runner.logs.lines import LOSS, WORD, LineParser
 from runner.logs.logged_step import LoggedStep
-from runner.logs.numbers import number, whole_number
+from runner.logs.numbers import whole_number
 
-_LOSS = re.compile(rb"^(?:total_)?loss: " + PRINTED + rb",", re.IGNORECASE)
-_RATE = re.compile(rb"throughput: ([\d.]+)(\s|$)")
 # OneFlow alone is LiBai's, too.
 _TRAINER = Sign((b"oneflow_gpt", b"oneflow-benchmark", b"/gpt-2/src/"))
 
@@ -35,35 +31,22 @@ class OneFlowSteps(LineParser):
     says = "OneFlow's `step: N, loss:` lines"
     candidates = (Candidate("oneflow_gpt"),)
     mentions = (Candidate("oneflow_gpt", "the log names its trainer", (_TRAINER,)),)
-    gives = ("samples_per_s", "loss")
     loss_kind = "window"
     holds = "the mean since the line before, with all that came between"
     step = rb"step: \d{1,9}, (?:total_)?loss: "
     marker = b"step: "
-    head = re.compile(rb"(?:\b|(?<=\dm))step: (\d{1,9}), (?=(?:total_)?loss: )")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_step = -1
-        self._from_zero = False
+    head = re.compile(
+        WORD + rb"step: (?P<iteration>\d{1,9}), (?:total_)?loss: %b(?=,)" % LOSS, re.IGNORECASE
+    )
+    fields = (re.compile(rb"throughput: (?P<samples_per_s>[\d.]+)\s"),)
+    _last_step = -1
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one line, counted from 1."""
-        loss = _LOSS.search(tail)
-        rate = _RATE.search(tail)
-        if loss is None:
-            return None
-        step = whole_number(head[1]) or 0
+        step = whole_number(head["iteration"]) or 0
         if step <= self._last_step or self._last_step < 0:
-            self._from_zero = step % 10 == 9 or step == 0
+            self.from_zero = step % 10 == 9 or step == 0
         self._last_step = step
-        value = number(loss[1])
-        return LoggedStep(
-            step + self._from_zero,
-            samples_per_s=number(rate[1]) if rate and (closed or rate[2]) else None,
-            loss=value,
-            nan=int(value is None),
-        )
+        return super().row(head, tail, closed)
 
 
 class OneFlowTable(LineParser):
@@ -72,37 +55,12 @@ class OneFlowTable(LineParser):
     name = "oneflow_table"
     says = "OneFlow's `| step | micro_batches |` table"
     candidates = (Candidate("oneflow_gpt"),)
-    gives = ("step_time_ms", "samples_per_s", "loss")
     loss_kind = "running"
     holds = "the mean since the line before, with all that came between"
     step = rb"\| \d{1,9} +\| \d{1,12} +\| \d{1,15} +\| [\d.]+ +\| [\d.]+ +\|"
     marker = b"     | "
-    head = re.compile(rb"\| (\d{1,9}) +\| (\d{1,12}) +\| (\d{1,15}) +\| ([\d.]+) +\| ([\d.]+) +\|")
-    loss = re.compile(rb"^ " + PRINTED + rb" +\|", re.IGNORECASE)
-
-    def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
-        """Read one row."""
-        match = self.loss.search(tail)
-        loss = number(match[1]) if match else None
-        seconds = number(head[5])
-        return LoggedStep(
-            whole_number(head[1]) or 0,
-            step_time_ms=None if seconds is None else seconds * 1000,
-            samples_per_s=number(head[4]),
-            loss=loss,
-            nan=int(match is not None and loss is None),
-        )
-
-
-class OneFlowRecords(OneFlowTable):
-    """The same figures as `step=..,micro_batches=..` records."""
-
-    name = "oneflow_records"
-    says = "OneFlow's `step=N,micro_batches=` records"
-    step = rb",micro_batches="
-    marker = b",micro_batches="
     head = re.compile(
-        rb"(?:\b|(?<=\dm))step=(\d{1,9}),micro_batches=(\d{1,12}),samples=(\d{1,15}),"
-        rb"throughput=([\d.]+),latency=([\d.]+),"
+        rb"\| (?P<iteration>\d{1,9}) +\| \d{1,12} +\| \d{1,15} +\| (?P<samples_per_s>[\d.]+) +"
+        rb"\| (?P<step_time_s>[\d.]+) +\|"
     )
-    loss = re.compile(rb"^loss=" + PRINTED + rb",", re.IGNORECASE)
+    fields = (re.compile(rb"^ %b +\|" % LOSS, re.IGNORECASE),)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from node.printable import printable
 from runner.logs.kind import Candidate, Sign
-from runner.logs.lines import LineParser
+from runner.logs.lines import LineParser, named
 from runner.logs.logged_step import LoggedStep
 from runner.logs.numbers import is_lost, number, quantity, whole_number
 from runner.logs.run_sizes import (
@@ -26,6 +26,10 @@ _STEP = re.compile(rb"([1-9]\d{0,8})/\d{1,9}")
 _STARTED = (ATTENTION.encode(), COMPILE_CACHE.encode(), b"gradient_reduction")
 _WORD = re.compile(rb"[a-z_,]{1,40}")
 _COMPILER = b"torch.compile"
+_NAMES = {
+    name.encode(): name
+    for name in ("step_time_ms", "samples_per_s", "skipped", "loss", "grad_norm")
+}
 LONGEST = 1 << 13  # bytes of a line; a config has some hundred
 
 
@@ -35,10 +39,6 @@ class TorchGpt(LineParser):
     name = "torch_gpt"
     says = "torch_gpt's `torch_gpt step=` lines"
     candidates = (Candidate("torch_gpt"),)
-    gives = (
-        *("step_time_ms", "samples_per_s", "loss", "grad_norm", "skipped", "train_iters"),
-        *("memory_allocated_mib", "memory_reserved_mib", "memory_used_mib", "memory_rss_mib"),
-    )
     mentions = (Candidate("torch_gpt", "the log names torch_gpt", (Sign((b"torch_gpt",)),)),)
     loss_kind = "window"
     holds = "the mean since the line before; it evaluates behind the last one"
@@ -47,10 +47,8 @@ class TorchGpt(LineParser):
     error = rb"torch_gpt error: "
     marker = b"torch_gpt "
     head = re.compile(rb"torch_gpt (config|start|eval|step=)")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_iteration: int | None = None
+    read = staticmethod(number)
+    _last_iteration: int | None = None
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         """Read one step; a `config` line's words become facts, and what of `start` is one."""
@@ -63,34 +61,31 @@ class TorchGpt(LineParser):
         if head[1] != b"step=":
             self._facts(fields, started=head[1] == b"start")
             return None
-        match = _STEP.fullmatch(fields.get(b"step", b""))
-        iteration = whole_number(match[1]) if match else None
+        iteration = _STEP.fullmatch(fields.get(b"step", b""))
         if iteration is None or b"memory_used_mib" not in fields:
             return None
         self._memory(fields)
         self._experts(fields)
-        self._last_iteration = iteration
-        return LoggedStep(
-            iteration=iteration,
-            step_time_ms=number(fields.get(b"step_time_ms")),
-            samples_per_s=number(fields.get(b"samples_per_s")),
-            skipped=whole_number(fields.get(b"skipped")) or 0,
-            nan=max(whole_number(fields.get(b"nan")) or 0, int(is_lost(fields.get(b"loss")))),
-            loss=number(fields.get(b"loss")),
-            grad_norm=number(fields.get(b"grad_norm")),
-            paused_ms=quantity(fields.get(b"paused_ms")) or 0.0,
-        )
+        step = self.step_of({"iteration": iteration[1], **named(_NAMES, fields)})
+        if step:
+            self._last_iteration = step.iteration
+            step.nan = max(whole_number(fields.get(b"nan")) or 0, int(is_lost(fields.get(b"loss"))))
+            step.paused_ms = quantity(fields.get(b"paused_ms")) or 0.0
+        return step
 
     def _memory(self, fields: Mapping[bytes, bytes]) -> None:
         """Note the peaks; before `memory_rss_mib` existed a CPU's process was logged as a device,
         and such a line has nothing allocated.
         """
-        allocated, used = fields.get(b"memory_allocated_mib", b""), fields[b"memory_used_mib"]
-        of_process = b"memory_rss_mib" not in fields and allocated[:1] == b"-"
-        self.notes.allocated(_peak(allocated))
-        self.notes.reserved(_peak(fields.get(b"memory_reserved_mib", b"")))
-        self.notes.used(None if of_process else _peak(used))
-        self.notes.rss(_peak(used if of_process else fields.get(b"memory_rss_mib", b"")))
+        figures = {
+            key: fields.get(f"memory_{key}_mib".encode(), b"")
+            for key in ("allocated", "reserved", "used", "rss")
+        }
+        if b"memory_rss_mib" not in fields and figures["allocated"][:1] == b"-":
+            figures["rss"], figures["used"] = figures["used"], b""
+        for key, devices in figures.items():
+            for each in devices.split(b","):
+                self.notes.peak(f"memory_{key}_mib", quantity(each))
 
     def _experts(self, fields: Mapping[bytes, bytes]) -> None:
         """Note how the experts were loaded; of fewest, mean and most tokens the mean."""
@@ -113,11 +108,3 @@ class TorchGpt(LineParser):
         took = quantity(fields.get(b"compile_s"))
         if started and whole_number(fields.get(b"compiled")) and took is not None:
             self.notes.compiled[_COMPILER] = took
-
-
-def _peak(devices: bytes) -> float | None:
-    """Return the largest of the devices' figures."""
-    if b"," not in devices:
-        return quantity(devices)
-    figures = map(quantity, devices.split(b","))
-    return max((figure for figure in figures if figure is not None), default=None)

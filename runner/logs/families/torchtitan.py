@@ -27,6 +27,7 @@ sample is of the maximum context length.
 """
 
 import re
+from collections.abc import Mapping
 from math import prod
 
 from runner.logs.decoding import line_end, line_start, uncoloured
@@ -73,10 +74,6 @@ class TorchTitan(LineParser):
     says = "torchtitan's `step: N  loss:` lines"
     candidates = (Candidate("torchtitan"),)
     mentions = (Candidate("torchtitan", "the log names torchtitan", (_TITAN,)),)
-    gives = (
-        *("device_tokens_per_s", "global_batch", "loss", "grad_norm", "tflop_per_s"),
-        *("memory_reserved_mib", "tokens_per_sample", "devices", "train_iters"),
-    )
     loss_kind = "iteration"
     holds = (
         "the mean since the line before, or since a validation; checkpoints are in it"
@@ -95,16 +92,13 @@ class TorchTitan(LineParser):
         *(b"Finished saving the checkpoint", b"Finished staging the checkpoint"),
         b"validate step: ",
     )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._batch = 0
-        self._starter: bytes | None = None  # the rank that said first where training starts
-        self._last_step: int | None = None  # the run's last step, or the one before its first
-        self._before: int | None = None
-        self._loss_known = False  # by a rank that prints
-        self._saved: dict[bytes, float] = {}  # s of checkpoints since the last line, by rank
-        self._validated = 0  # the step that a window begins behind, where it was not logged
+    _batch = 0
+    _starter: bytes | None = None  # the rank that said first where training starts
+    _last_step: int | None = None  # the run's last step, or the one before its first
+    _before: int | None = None
+    _loss_known = False  # by a rank that prints
+    _saved: Mapping[bytes, float] = {}  # s of checkpoints since the last line, by rank
+    _validated = 0  # the step that a window begins behind, where it was not logged
 
     def look(self, text: bytes, at: int) -> None:
         """Read the sizes of a run, and where it starts."""
@@ -117,7 +111,8 @@ class TorchTitan(LineParser):
                 self._loss_known = False
         elif saved := _SAVED.match(text, at, end):
             name = _rank(text, at)
-            self._saved[name] = self._saved.get(name, 0.0) + (quantity(saved[1]) or 0.0)
+            took_s = self._saved.get(name, 0.0) + (quantity(saved[1]) or 0.0)
+            self._saved = {**self._saved, name: took_s}
         elif validated := _VALIDATED.match(text, at, end):
             self._validated, self._saved = whole_number(validated[1]) or 0, {}
             loss = _LOSS.match(uncoloured(validated[2]))
@@ -157,8 +152,7 @@ class TorchTitan(LineParser):
         self._last_step, self._before = iteration, self._last_step
         fields = (pattern.search(text) for pattern in (_NORM, _MEMORY, _TOKENS, _TFLOPS))
         norm, memory, tokens, tflops = (field[1] if field else None for field in fields)
-        gib = quantity(memory)
-        self.notes.reserved(None if gib is None else gib * 1024)
+        self.notes.take({"reserved_gib": memory})
         rate, paused_ms = self._without_saves(grouped(tokens), covers)
         return LoggedStep(
             iteration,

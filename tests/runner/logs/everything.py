@@ -19,6 +19,11 @@ from runner.terms.record import Interval
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|(?<!\d)\.\d+(?:[eE][+-]?\d+)?")
 _WHOLE = re.compile(rb"\d+")
 _HUMAN = re.compile(rb"(?<![\d.])(\d+(?:\.\d*)?)([KMBGTPE])")
+# Kinds whose step times follow from other figures on their lines.
+WORKED_OUT = {
+    *("megatron", "libai", "modded_nanogpt", "llama_factory", "mlperf", "ms_swift"),
+    *("hf_trainer", "hf_trainer_after_bars"),
+}
 MOST_DIGITS = 60  # of a token; no figure has more
 
 
@@ -62,7 +67,6 @@ def not_in_the_log(data: bytes, found: dict[str, list[Interval]]) -> Iterator[st
             for figure in (step.loss, step.grad_norm):
                 if figure is not None and abs(figure) not in numbers:
                     yield f"{name}: {figure}"
-            worked_out = "step_time_ms" in KINDS[name].works_out or name == "megatron"
-            time = None if worked_out else step.step_time_ms
+            time = None if name in WORKED_OUT else step.step_time_ms
             if time is not None and not numbers & {time, time / 1000}:
                 yield f"{name}: {time} ms"

@@ -1,4 +1,4 @@
-"""What a kind says that its lines give is what its parser reads of recorded logs, no more."""
+"""What each kind's parser reads of recorded logs and of made lines: these figures, no others."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from runner.logs.decoding import whole_lines
-from runner.logs.kind import GIVES
 from runner.logs.kinds import KINDS
 from runner.logs.logged_step import LoggedStep
 from runner.logs.measure import measure
@@ -67,14 +66,64 @@ MADE: dict[str, Iterable[str]] = {
         '{"current_steps": 10, "total_steps": 60, "loss": 1.52, "throughput": 1000, "total_tokens":'
         " 2000}"
     ],
-    "oneflow_records": [
-        "step=10,micro_batches=320,samples=5120,throughput=35.88,latency=14.27,loss=11.24,"
-    ],
+}
+
+# Figures of a step, peaks of memory, and sizes of the run.
+GIVES = {
+    "megatron": (
+        "step_time_ms samples_per_s global_batch loss grad_norm skipped device_tokens_per_s "
+        "tflop_per_s energy_j tokens_per_sample devices memory_allocated_mib "
+        "memory_reserved_mib memory_used_mib train_iters"
+    ),
+    "hf_trainer": "loss grad_norm global_batch train_iters step_time_ms",
+    "hf_trainer_after_bars": "loss grad_norm global_batch train_iters step_time_ms",
+    "hf_trainer_epochs": "loss grad_norm global_batch train_iters",
+    "ms_swift": "loss grad_norm global_batch memory_reserved_mib train_iters step_time_ms",
+    "libai": "loss train_iters step_time_ms samples_per_s",
+    "libai_metrics": "step_time_ms loss",
+    "llama_factory": "loss train_iters step_time_ms tokens_per_s",
+    "llm_c": (
+        "step_time_ms tokens_per_s loss grad_norm skipped memory_allocated_mib "
+        "memory_used_mib tokens_per_sample devices train_iters"
+    ),
+    "llm_c_cpu": "step_time_ms loss",
+    "llm_c_iterations": "step_time_ms tokens_per_s loss grad_norm",
+    "llm_c_log": "loss grad_norm",
+    "mlperf": "global_batch loss tokens_per_sample step_time_ms",
+    "modded_nanogpt": "loss memory_allocated_mib memory_reserved_mib train_iters step_time_ms",
+    "nanochat": (
+        "step_time_ms tokens_per_s loss grad_norm memory_allocated_mib tokens_per_sample "
+        "devices train_iters"
+    ),
+    "nanochat_sft": "step_time_ms tokens_per_s loss tokens_per_sample devices",
+    "nanogpt": "step_time_ms loss tokens_per_sample train_iters tokens_per_s",
+    "nanotron": (
+        "step_time_ms tokens_per_s device_tokens_per_s global_batch loss grad_norm "
+        "memory_reserved_mib tflop_per_s tokens_per_sample train_iters"
+    ),
+    "nemo": (
+        "step_time_ms device_tokens_per_s global_batch loss grad_norm memory_allocated_mib "
+        "memory_reserved_mib tflop_per_s train_iters"
+    ),
+    "nemo_bar": "step_time_ms device_tokens_per_s loss grad_norm train_iters",
+    "oneflow_steps": "samples_per_s loss",
+    "oneflow_table": "step_time_ms samples_per_s loss",
+    "torch_gpt": (
+        "step_time_ms samples_per_s loss grad_norm skipped train_iters memory_allocated_mib "
+        "memory_reserved_mib memory_used_mib memory_rss_mib"
+    ),
+    "torchtitan": (
+        "device_tokens_per_s global_batch loss grad_norm tflop_per_s memory_reserved_mib "
+        "tokens_per_sample devices train_iters"
+    ),
+    "deepspeed_pipe": "step_time_ms samples_per_s loss",
+    "deepspeed_timer": "samples_per_s memory_allocated_mib",
+    "deepspeed_step": "skipped",
 }
 
 
 def figures(step: LoggedStep) -> Iterator[str]:
-    """The fields that have something in them, by the names of GIVES."""
+    """The fields that have something in them."""
     yield from (key for key in ("global_batch", "skipped") if getattr(step, key))
     timed = ("step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s")
     for key in (*timed, "loss", "grad_norm", "tflop_per_s", "energy_j"):
@@ -85,27 +134,26 @@ def figures(step: LoggedStep) -> Iterator[str]:
 def read(name: str, data: bytes) -> Iterator[str]:
     """What a log of its lines gives; nothing of a log of another kind."""
     parser = KINDS[name]()
-    steps = [step for text in whole_lines([data]) for step in parser.feed(text)]
+    steps = []
+    for text in whole_lines([data]):
+        steps += parser.feed(text)
+        parser.notes.settle(text, None)
     for step in steps:
         yield from figures(step)
     if steps:
-        notes = parser.notes
-        yield from (key for key in MEMORY if getattr(notes, key))
-        yield from notes.facts.keys() & {TOKENS_PER_SAMPLE, DEVICES, TRAIN_ITERS}
+        yield from parser.notes.peaks.keys() & MEMORY.keys()
+        yield from parser.notes.facts.keys() & {TOKENS_PER_SAMPLE, DEVICES, TRAIN_ITERS}
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_kind_gives_is_what_its_parser_reads(name: str) -> None:
-    kind = KINDS[name]
+    kind, gives = KINDS[name], {*GIVES[name].split()}
     made_log = "".join(f"{line}\n" for line in MADE.get(name, ())).encode()
     logs = [*(path.read_bytes() for path in RECORDED), made_log]
-    assert {key for log in logs for key in read(name, log)} == {*kind.gives, *kind.works_out}
-    assert {*kind.gives, *kind.works_out} <= GIVES.keys()
-    assert not set(kind.works_out) & set(kind.gives)
-    assert bool(kind.works_out) == bool(kind.out_of)
-    assert bool(kind.loss_kind) == ("loss" in kind.gives)
+    assert {key for log in logs for key in read(name, log)} == gives
+    assert bool(kind.loss_kind) == ("loss" in gives)
     timed = {"step_time_ms", "samples_per_s", "tokens_per_s", "device_tokens_per_s"}
-    assert bool(kind.holds) == bool(timed & {*kind.gives, *kind.works_out})
+    assert bool(kind.holds) == bool(timed & gives)
 
 
 def test_a_measurement_says_what_its_losses_are_the_mean_of() -> None:

@@ -98,9 +98,9 @@ def test_a_short_number_has_one_suffix(text: str) -> None:
         b"torch_gpt config padded_vocab_size=" + DIGITS,
         b'{"iteration": 1, "total_loss": ' + b"[" * 100_000 + b"}",
         b'{"iteration": 1, "total_loss": ' + DIGITS + b"}",
-        b"iteration: 3/9 total_loss: 1 time: " + DIGITS + b".0 s/iter total_throughput: "
+        b"iteration: 3/9 consumed_samples: 4 total_loss: 1 time: " + DIGITS + b".0 s/iter total_throughput: "
         + DIGITS + b" samples/s",
-        b"iteration: 3/9 total_loss: 1 time: 9e99.5 s/iter total_throughput: 1 samples/s",
+        b"iteration: 3/9 consumed_samples: 4 total_loss: 1 time: 9e99.5 s/iter total_throughput: 1 samples/s",
         b"[trainbench: rank " + DIGITS + b", pid 1, stood at:]",
     ],
     ids=lambda line: line[:40],
@@ -161,10 +161,10 @@ def test_a_sign_or_a_digit_before_a_cell_is_not_dropped() -> None:
     for cell in (b"-512 MiB", b"123456789 MiB", b"1.512 MiB"):
         notes = Notes()
         notes.scan(header + cell + b", 5 %\n")
-        assert notes.memory_used_mib is None
+        assert not notes.measured
     notes = Notes()
     notes.scan(header + b"[1]: 512 MiB, 5 %\n")
-    assert (notes.memory_used_mib, notes.devices.utilisation_percent) == (512, 5)
+    assert [figure for _, _, figure in notes.measured] == [512, 5]
 
 
 def test_the_rest_of_an_endless_line_is_no_line() -> None:

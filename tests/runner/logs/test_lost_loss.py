@@ -22,7 +22,7 @@ OTHER = {
     "oneflow_table": (r"(\| +)\d+\.\d+( +\|)$", r"\1{}\2"),
     "mlperf": (r'("key": "train_loss", "value": )[\d.]+', r"\1{}"),
 }
-LOSSES = [name for name, kind in KINDS.items() if "loss" in kind.gives]
+LOSSES = [name for name, kind in KINDS.items() if kind.loss_kind]
 JSON = {"llama_factory", "libai_metrics", "mlperf", "nemo_metrics"}  # they print NaN so
 
 
