@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runner.systems.common.pins import pins
 from tests.acceptance.bed import RUNTIME, SHARE, Accepting, Bed
 from tests.cluster import network
 from tests.cluster.processes import table
@@ -212,8 +213,8 @@ def no_ssh(bed: Bed) -> None:
 
 
 def environment() -> Path:
-    """Return the environment of the trainer that `make setup` installed."""
-    return next(iter(sorted((RUNTIME / "systems/torch_gpt").glob("*/env"))))
+    """Return the environment in which accept trains; others may stand beside it."""
+    return RUNTIME / "systems/torch_gpt" / next(iter(pins("torch_gpt"))) / "env"
 
 
 def patch_torch(bed: Bed, text: str) -> None:
