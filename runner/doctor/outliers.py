@@ -12,6 +12,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from node.probe import reference
 
 ALPHA = 0.001  # that any healthy figure of one test is called low
@@ -37,13 +40,25 @@ def sigma(samples: Sequence[float]) -> float:
     return 1.4826 * statistics.median(abs(sample - middle) for sample in samples)
 
 
-def error(samples: Sequence[float]) -> float:
-    """Return the standard error of the samples' median, by their MAD.
+def medians(series: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Return each series' median and its standard error, by their MAD: of many series at once.
 
-    >>> round(error([9.0, 10.0, 11.0, 10.0]) / sigma([9.0, 10.0, 11.0, 10.0]), 2)
-    0.63
+    >>> [(middle, round(wide, 2)) for middle, wide in medians([[9.0, 10.0, 11.0, 10.0], [7.0]])]
+    [(10.0, 0.46), (7.0, 0.0)]
     """
-    return math.sqrt(math.pi / 2 / len(samples)) * sigma(samples)
+
+    def middle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        ordered, size = np.sort(rows, axis=1), rows.shape[1]
+        return (ordered[:, (size - 1) // 2] + ordered[:, size // 2]) / 2
+
+    of_size = {}
+    for size in {len(samples) for samples in series}:
+        rows = np.array([samples for samples in series if len(samples) == size], np.float64)
+        found = middle(rows)
+        apart = 1.4826 * middle(abs(rows - found[:, None]))
+        errors = math.sqrt(math.pi / 2 / size) * apart
+        of_size[size] = zip(found.tolist(), errors.tolist(), strict=True)
+    return [next(of_size[len(samples)]) for samples in series]
 
 
 def jitter(tries: Sequence[Sequence[float]]) -> float:
@@ -74,14 +89,15 @@ def slowed(
     >>> slowed([recovers, recovers, fell], 0.4, 4), slowed([recovers, fell, fell], 0.4, 4)
     (None, (10.05, 5.0))
     """
-    deviation = jitter(tries) if deviation is None else deviation
 
     def fall(samples: Sequence[float], *later: Sequence[float]) -> tuple[float, float] | None:
         third = max(1, len(samples) // 3)
         begin = statistics.median(samples[:third])
         end = max(statistics.median(rates) for rates in (samples[-third:], *later))
-        noise = deviation / begin if begin else 0.0
-        return (begin, end) if end < begin * (1 - max(floor, critical(count) * noise)) else None
+        if end >= begin * (1 - floor):
+            return None
+        noise = (jitter(tries) if deviation is None else deviation) / begin
+        return (begin, end) if end < begin * (1 - critical(count) * noise) else None
 
     for number, samples in enumerate(tries[:-1]):
         if rates := fall(samples, *tries[number + 1 :]):
@@ -127,13 +143,12 @@ def best_of_tries(
     error falls, and the best of them is only higher: a healthy figure is not called low more often.
     """
     count = len(relative)
-    medians = [[statistics.median(samples) for samples in tries] for tries in relative]
-    references = [reference(one_try) for one_try in zip(*medians, strict=True)]
+    of_tries = [medians(one_try) for one_try in zip(*relative, strict=True)]
+    references = [reference([middle for middle, _ in one_try]) for one_try in of_tries]
     values, errors = [], []
-    for tries, middles in zip(relative, medians, strict=True):
-        shares = [middle / usual for middle, usual in zip(middles, references, strict=True)]
-        values.append(max(shares))
-        parts = [error(samples) / middle for samples, middle in zip(tries, middles, strict=True)]
+    for tries in zip(*of_tries, strict=True):
+        values.append(max(one[0] / usual for one, usual in zip(tries, references, strict=True)))
+        parts = [wide / middle for middle, wide in tries]
         errors.append(math.hypot(*parts) / len(parts) * math.sqrt(count / (count - 1)))
     return values, errors
 
@@ -158,8 +173,10 @@ def is_low(
     `noise` is relative to the value: a slow figure that is unsteady as well stays slow. `common`,
     the noise of its like, and `between`, how far these lie apart, are relative to the usual.
     """
-    own_noise = noise * value / usual if usual else 0.0
-    return value < usual * healthy_share(floor, critical(count) * max(own_noise, common, between))
+    if value >= usual * (1 - floor):
+        return False
+    chance = critical(count) * max(noise * value / usual, common, between)
+    return value < usual * healthy_share(floor, chance)
 
 
 def healthy_share(floor: float, chance: float) -> float:

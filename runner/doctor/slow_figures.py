@@ -13,16 +13,18 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 
 from node.probe import reference
 from runner.doctor.outliers import (
     best_of_tries,
-    error,
     is_low,
     jitter,
+    low,
+    medians,
     relative_to_median,
     slowed,
-    spread,
 )
 from runner.doctor.probe_tests import AT_ONCE, PAIRS, TESTS, floor_of
 
@@ -54,15 +56,19 @@ class Figure:
         """Relative: the larger standard error of the two best tries' medians, and how far these are
         apart.
         """
-        best = sorted(self.tries, key=statistics.median)[-2:]
-        middles = [statistics.median(samples) for samples in best]
-        widest = max(error(samples) for samples in best)
-        return (widest + max(middles) - min(middles)) / max(middles)
+        return best_of(medians(self.tries))[1]
 
     @property
     def label(self) -> str:
         """`node3 device 4`, or `node1 with node2`."""
         return location(self.nodes, self.device)
+
+
+def best_of(tries: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return a figure's value and noise, of its tries' medians and these medians' errors."""
+    best = sorted(tries, key=itemgetter(0))[-2:]
+    value = best[-1][0]
+    return value, (max(wide for _, wide in best) + value - best[0][0]) / value
 
 
 def location(nodes: Sequence[str], device: int | None) -> str:
@@ -119,21 +125,17 @@ def judge_figures(
     if not figures:
         return ProbeResult(test, (), reason=reason)
     floor = floor_of(test, device)
-    usual = reference([figure.value for figure in figures])
-    values, noises = compared(test, figures)
+    every = iter(medians([samples for figure in figures for samples in figure.tries]))
+    tries = [list(islice(every, len(figure.tries))) for figure in figures]
+    usual = reference([middles[0][0] if test in PAIRS else max(middles)[0] for middles in tries])
+    values, noises = compared(test, figures, tries)
     common = statistics.median(noises)
     slow: list[Figure] = []
     contended: list[Figure] = []
     if test in PAIRS:
-        slow, contended = _slow_pairs(figures, floor)
-        usual = reference([statistics.median(figure.tries[0]) for figure in figures])
+        slow, contended = _slow_pairs(figures, tries, usual, floor)
     elif len(figures) > 1:
-        between, best = spread(values), reference(values)
-        slow = [
-            figure
-            for figure, value, noise in zip(figures, values, noises, strict=True)
-            if is_low(value, best, noise, common, floor, len(figures), between)
-        ]
+        slow = [figures[number] for number in low(values, noises, floor)]
     waited = [figure for figure in slow if figure.busy]
     slow = [figure for figure in slow if not figure.busy]
     if waited and not reason:
@@ -159,50 +161,49 @@ def judge_figures(
     )
 
 
-def compared(test: str, figures: Sequence[Figure]) -> tuple[list[float], list[float]]:
+def compared(
+    test: str, figures: Sequence[Figure], tries: Sequence[Sequence[tuple[float, float]]]
+) -> tuple[list[float], list[float]]:
     """Return what figures of a test are compared by, and the noise of each, relative to it.
 
-    Of samples that all take at once, what is slow in its best try is slow in each: it does not
-    matter how far tries are apart, and the samples of all tries show the noise.
+    `tries` has each figure's medians and their errors. Of samples that all take at once, what is
+    slow in its best try is slow in each: it does not matter how far tries are apart, and the
+    samples of all tries show the noise.
     """
     at_once = test in AT_ONCE
     relative = relative_to_median([figure.tries for figure in figures]) if at_once else []
     if relative:
         return best_of_tries(relative)
-    return [figure.value for figure in figures], [figure.noise for figure in figures]
+    best = [best_of(each) for each in tries]
+    return [value for value, _ in best], [noise for _, noise in best]
 
 
-def _slow_pairs(figures: Sequence[Figure], floor: float) -> tuple[list[Figure], list[Figure]]:
+def _slow_pairs(
+    figures: Sequence[Figure],
+    tries: Sequence[Sequence[tuple[float, float]]],
+    usual: float,
+    floor: float,
+) -> tuple[list[Figure], list[Figure]]:
     """Find the pairs slow in their round and alone; and those that are slow only while others talk.
 
     What was measured alone is compared with what else was measured alone.
     """
-    concurrent = {figure: statistics.median(figure.tries[0]) for figure in figures}
-    alone = {
-        figure: statistics.median(figure.tries[1]) for figure in figures if len(figure.tries) > 1
-    }
-    noises = {
-        figure: max(error(samples) / statistics.median(samples) for samples in figure.tries)
-        for figure in figures
-    }
-    common = statistics.median(noises.values())
-    usual = reference(list(concurrent.values()))
-    count = len(concurrent)
-
-    def is_slow(figure: Figure, value: float, usual: float) -> bool:
-        return is_low(value, usual, noises[figure], common, floor, count)
-
-    suspected = [figure for figure, value in concurrent.items() if is_slow(figure, value, usual)]
-    best = max(alone.values(), default=0.0)
+    noises = [max(wide / middle for middle, wide in each) for each in tries]
+    common, count = statistics.median(noises), len(figures)
+    best = max((each[1][0] for each in tries if len(each) > 1), default=0.0)
     slow: list[Figure] = []
     contended: list[Figure] = []
-    for figure in suspected:
-        if figure in alone:
-            still = is_slow(figure, alone[figure], best)
-            (slow if still else contended).append(figure)
-    for figure in suspected:
-        if figure not in alone:  # more were slow than are measured again: as those that were
-            (contended if contended and not slow else slow).append(figure)
+    once: list[Figure] = []
+    for figure, each, noise in zip(figures, tries, noises, strict=True):
+        if is_low(each[0][0], usual, noise, common, floor, count):
+            if len(each) == 1:
+                once.append(figure)
+            elif is_low(each[1][0], best, noise, common, floor, count):
+                slow.append(figure)
+            else:
+                contended.append(figure)
+    # More were slow than are measured again: they are as those that were.
+    (contended if contended and not slow else slow).extend(once)
     return slow, contended
 
 

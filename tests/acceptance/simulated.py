@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from node.probe_deep import PARTS
 from runner.accept.scope import EVERY_PAIR, group_sizes, rounds_of_pairs
-from runner.doctor.outliers import error, relative_to_median
+from runner.doctor.outliers import medians, relative_to_median
 from runner.doctor.probe_tests import AT_ONCE, PAIRS
 from runner.doctor.slow_figures import Figure, judge_figures, slowing
 
@@ -31,6 +31,7 @@ TRIES, ALONE = 3, 3
 DEVICE = "cpu"  # what the recorded nodes train on
 LEAST_RATE = 0.01
 MOST = 0.01  # share of healthy clusters that may fail
+Array = NDArray[np.float64]
 Noise = Mapping[str, Sequence[Sequence[float]]]
 
 
@@ -46,9 +47,8 @@ def noise_of(cleans: Iterable[Sequence[Mapping[str, Any]]]) -> dict[str, list[li
                 tries = relative_to_median(tries) or tries
             best = [max(statistics.median(samples) for samples in one) for one in tries]
             middle = statistics.median(best)
-            for samples in (samples for one in tries for samples in one):
-                level = statistics.median(samples)
-                pair = [round(level / middle, 4), round(error(samples) / level, 4)]
+            for level, wide in medians([samples for one in tries for samples in one]):
+                pair = [round(level / middle, 4), round(wide / level, 4)]
                 noise.setdefault(test["test"], []).append(pair)
     return noise
 
@@ -75,7 +75,7 @@ def failing(noise: Noise, clusters: int, nodes: int, test: str) -> list[int]:
     ]
 
 
-def fails(test: str, recorded: NDArray[np.float64], count: int, rng: np.random.Generator) -> bool:
+def fails(test: str, recorded: Array, count: int, rng: np.random.Generator) -> bool:
     """Whether a fault of a healthy cluster is found in a test of so many figures."""
     stays = 1 + (recorded[rng.integers(len(recorded), size=count), 0] - 1) / 2
     tries: list[list[tuple[float, ...]]] = [[] for _ in range(count)]
@@ -83,8 +83,9 @@ def fails(test: str, recorded: NDArray[np.float64], count: int, rng: np.random.G
     for _ in range(2 if test in PAIRS else TRIES):
         drawn = recorded[rng.integers(len(recorded), size=count)]
         levels = stays * (1 + (drawn[:, 0] - 1) / 2)
+        taken = samples(test, levels, drawn[:, 1], rng)
         for at in again:
-            tries[at].append(samples(test, levels[at], drawn[at, 1], rng))
+            tries[at].append(tuple(taken[at]))
         figures = [Figure((f"n{at}",), 0, tuple(each)) for at, each in enumerate(tries)]
         row = judge_figures(test, figures, DEVICE)
         found = bool(row.slow or (test in AT_ONCE and slowing(row, DEVICE)))
@@ -96,13 +97,19 @@ def fails(test: str, recorded: NDArray[np.float64], count: int, rng: np.random.G
     return found
 
 
-def samples(test: str, level: float, spread: float, rng: np.random.Generator) -> tuple[float, ...]:
-    """Return samples of about that median, and with that relative standard error of it."""
+def samples(
+    test: str, levels: Array, spreads: Array, rng: np.random.Generator
+) -> list[list[float]]:
+    """Return samples of about these medians, and with these relative standard errors of them."""
     if test in AT_ONCE:
-        noise = spread / math.sqrt(math.pi / 2 / PARTS) * rng.standard_normal(PARTS)
-        return tuple(np.maximum(level * (1 + noise), LEAST_RATE).tolist())
-    apart = level * spread / 1.4826 / (math.pi / 2 / 3) ** 0.5
-    return (level - apart, level, level + apart)
+        normal = rng.standard_normal((len(levels), PARTS))
+        noise = spreads[:, None] / math.sqrt(math.pi / 2 / PARTS) * normal
+        rates = np.maximum(levels[:, None] * (1 + noise), LEAST_RATE)
+    else:
+        apart = levels * spreads / 1.4826 / (math.pi / 2 / 3) ** 0.5
+        rates = np.stack([levels - apart, levels, levels + apart], axis=1)
+    taken: list[list[float]] = rates.tolist()
+    return taken
 
 
 def simulated(
