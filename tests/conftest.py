@@ -20,6 +20,8 @@ pytest_plugins = [
     "tests.nightly",
 ]
 ROOT = Path(__file__).resolve().parents[1]
+# What `make setup` installs, and accept trains with. Those of other pin sets may stand beside it.
+TORCH_ENV = ROOT / ".trainbench/systems/torch_gpt" / next(iter(pins("torch_gpt"))) / "env"
 
 
 def _use_the_nodes_torch() -> None:
@@ -29,8 +31,7 @@ def _use_the_nodes_torch() -> None:
     is enough. Both environments come from the same Python.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    pin = next(iter(pins("torch_gpt")))
-    packages = ROOT / ".trainbench/systems/torch_gpt" / pin / "env/lib" / version / "site-packages"
+    packages = TORCH_ENV / "lib" / version / "site-packages"
     if find_spec("torch") is None and packages.is_dir():
         sys.path.append(str(packages))
         os.environ["PYTHONPATH"] = str(packages)

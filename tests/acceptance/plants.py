@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.systems.common.pins import pins
 from tests.acceptance.bed import RUNTIME, SHARE, Accepting, Bed
 from tests.cluster import network
 from tests.cluster.processes import table
+from tests.conftest import TORCH_ENV
 
 ODD = 3
 ALIKE, DEVICES, LINKS = ("alike",), ("devices",), ("links",)
@@ -157,7 +157,7 @@ def other_version(bed: Bed) -> None:
     node = bed.node(ODD)
     there = f"/var/tmp/{wheel.name}"
     node.exec(["tee", there], input=wheel.read_bytes(), text=False, check=True)
-    pip = [str(environment() / "bin/python3"), "-m", "pip", "install", "--no-index", "--no-deps"]
+    pip = [str(TORCH_ENV / "bin/python3"), "-m", "pip", "install", "--no-index", "--no-deps"]
     node.exec([*pip, there], check=True)
 
 
@@ -212,14 +212,9 @@ def no_ssh(bed: Bed) -> None:
     bed.node(ODD).kill_sshd()
 
 
-def environment() -> Path:
-    """Return the environment in which accept trains; others may stand beside it."""
-    return RUNTIME / "systems/torch_gpt" / next(iter(pins("torch_gpt"))) / "env"
-
-
 def patch_torch(bed: Bed, text: str) -> None:
     """Add lines to torch's __init__ on the node; the other nodes keep theirs."""
-    (path,) = environment().glob("lib/python3*/site-packages/torch/__init__.py")
+    (path,) = TORCH_ENV.glob("lib/python3*/site-packages/torch/__init__.py")
     append = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
     bed.node(ODD).exec([sys.executable, "-c", append, str(path), text], check=True)
 

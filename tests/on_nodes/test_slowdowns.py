@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TORCH_ENV
 from tests.on_nodes.small_trainer import (
     commit,
     commits_of,
@@ -40,9 +40,6 @@ SEED = 42
 INVENTORY = "inventory/one"
 COMPARISONS, PAIRS = 20, 4  # by ci, and of each
 Record = Callable[[str, object], None]
-TORCH_PYTHON = next(
-    (ROOT / ".trainbench" / "systems" / "torch_gpt").glob("*/env/bin/python3"), Path(sys.executable)
-)
 MODEL = """import time
 import torch
 torch.manual_seed(0)
@@ -73,7 +70,7 @@ def program(trainer: str, *, slow: bool) -> str:
 
 def repository(folder: Path, trainer: str, slow: int | None) -> None:
     """Make COMMITS commits and one before them; `slow` is the slow one's place."""
-    python = TORCH_PYTHON if trainer == "torch" else Path(sys.executable)
+    python = TORCH_ENV / "bin/python3" if trainer == "torch" else Path(sys.executable)
     pin = {"existing_python": str(python), "source": {"repository": "."}}
     new_repository(folder, matrix(pin, ["python3", "train.py"], warmup_iters=10))
     for number in range(COMMITS + 1):
