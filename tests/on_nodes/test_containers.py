@@ -35,6 +35,7 @@ pytestmark = [
 PORT = 8765
 # Kept between sessions: a minute and 350 MB of downloads.
 CACHE = Path("/var/tmp/trainbench-test-images")  # as root, on the machine's disk
+HOME = ROOT / ".trainbench/systems/torch_gpt/container"
 PIN = pins("torch_gpt")["container"]
 DEEPSPEED = f"deepspeed=={PIN['deepspeed']['version']}"
 PINS = [DEEPSPEED, *PIN["build"], *PIN["requirements"]]
@@ -103,7 +104,8 @@ def group(real_nodes: RealNodes) -> Iterator[Group]:
     server.wait()
     for node in group.nodes:
         words = "podman rm -fa; umount -l /var/lib/containers/storage/overlay /var/lib/containers"
-        node.exec(["sh", "-c", f"{words}; rm -rf /root/.ssh /opt/simple; mkdir -m 700 /root/.ssh"])
+        gone = f"rm -rf /root/.ssh /opt/simple {HOME}"  # what other nodes lack spoils comparisons
+        node.exec(["sh", "-c", f"{words}; {gone}; mkdir -m 700 /root/.ssh"])
     for folder in Path("/sys/fs/cgroup").glob("*/libpod_parent"):  # empty; the engine leaves it
         for each in (*folder.iterdir(), folder):
             if each.is_dir():
