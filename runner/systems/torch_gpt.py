@@ -158,6 +158,12 @@ PARAMETERS = (
         older="each_pass",
     ),
     Parameter(
+        "grad_reduce_in_bf16",
+        bool,
+        False,
+        "add up and share out gradients in bf16, not fp32; zero_stage 2 and 3",
+    ),
+    Parameter(
         "gc_interval",
         int,
         100,
@@ -290,7 +296,8 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         flash_attention=True,
         loss_tokens=at_a_time,
         splits=PARALLEL,
-        whole_gradients=values["gradient_reduction"] == "last_pass",
+        whole_gradient_bytes=(2 if values["grad_reduce_in_bf16"] else 4)
+        * (values["gradient_reduction"] == "last_pass"),
     )
 
 

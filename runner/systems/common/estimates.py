@@ -64,18 +64,18 @@ def memory_mib(
     loss_tokens: int | None = None,
     expert_parallel: float = 1,
     gathered_tokens: int = 0,
-    whole_gradients: bool = False,
+    whole_gradient_bytes: int = 0,
 ) -> float:
     """Estimate the memory of one device in MiB: weights, gradients, Adam and activations.
 
     Model states as in ZeRO (arXiv:1910.02054, section 3), of fp32 weights, gradients and Adam:
     4+4+8 bytes a weight, divided by the stage; stage 2 has a copy of all weights to compute with.
-    `whole_gradients`: they are divided in the last pass of an iteration alone. Activations as in
-    Korthikanti et al. 2022 (arXiv:2205.05198), section 4: s*b*h*(34 + 5*a*s/h) bytes a layer in
-    half precision, without the attention term where attention is fused, and 2*s*b*h a layer when
-    recomputed. `selective` keeps the results of products and attention. `loss_tokens` are those
-    whose logits there are, `gathered_tokens` those whose keys and values a context group gathers, a
-    layer at a time: as they come, in order, and the gradients of both.
+    `whole_gradient_bytes`: of a weight's gradient, divided in an iteration's last pass alone; 0:
+    in each. Activations as in Korthikanti et al. 2022 (arXiv:2205.05198), section 4: s*b*h*(34 +
+    5*a*s/h) bytes a layer in half precision, without the attention term where attention is fused,
+    and 2*s*b*h a layer when recomputed. `selective` keeps the results of products and attention.
+    `loss_tokens` are those whose logits there are, `gathered_tokens` those whose keys and values a
+    context group gathers, a layer at a time: as they come, in order, and the gradients of both.
     The devices of an expert group have a part of the experts each, and what is divided by the stage
     is divided over all.
     """
@@ -86,10 +86,11 @@ def memory_mib(
     share = max(data_parallel, 1)
     split = (dense + experts) / share
     copy = (2 if half else 4) * per_group if zero_stage == 2 else 0
+    gradients = bytes_gradient * (split if zero_stage >= 2 else per_group)
     states = (
         bytes_weight * (split if zero_stage >= 2 else per_group)
         + copy
-        + bytes_gradient * (split if zero_stage >= 2 and not whole_gradients else per_group)
+        + (whole_gradient_bytes * per_group if whole_gradient_bytes else gradients)
         + bytes_optimizer * (split if zero_stage >= 1 else per_group)
     )
     tokens = shape.seq_length * micro_batch_size

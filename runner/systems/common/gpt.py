@@ -155,7 +155,7 @@ def estimate(
     flash_attention: bool = False,
     loss_tokens: int | None = None,
     splits: Iterable[Split] = PARALLEL,
-    whole_gradients: bool = False,
+    whole_gradient_bytes: int = 0,
     expert_width: int | None = None,
 ) -> Estimate:
     """Estimate the memory of one device and the time of one run, from the shape and the parallel
@@ -191,7 +191,7 @@ def estimate(
         # All is divided by the tensor ranks below, of which experts may be folded over some.
         expert_parallel=sizes.get("expert_parallel", 1) * (expert_width or tensor) / tensor,
         gathered_tokens=values["micro_batch_size"] * model.seq_length if context > 1 else 0,
-        whole_gradients=whole_gradients,
+        whole_gradient_bytes=whole_gradient_bytes,
     )
     # The embeddings and the output, which a tensor group does not split, are counted as split.
     memory /= tensor

@@ -224,12 +224,13 @@ def _check_speed(cell: Cell, cluster: Cluster) -> None:
         )
     if values["compile"] == "model" and values["zero_stage"] >= 2:
         raise UserError("compile model goes with zero_stage 0 and 1; set compile: block")
-    if values["gradient_reduction"]:
-        _check_needs(
-            "gradient_reduction",
-            ("zero_stage 2 or 3", values["zero_stage"] >= 2),
-            ("engine torch", values["engine"] != DEEPSPEED),
-        )
+    for name in ("gradient_reduction", "grad_reduce_in_bf16"):
+        if values[name]:
+            _check_needs(
+                name,
+                ("zero_stage 2 or 3", values["zero_stage"] >= 2),
+                ("engine torch", values["engine"] != DEEPSPEED),
+            )
     if values["async_tensor_parallel"]:
         _check_needs(
             "async_tensor_parallel",

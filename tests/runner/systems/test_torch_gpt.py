@@ -94,6 +94,7 @@ def test_every_parameter_reaches_the_command_line() -> None:
     given |= {"cross_entropy_chunks": 4, "vocab_size": 4096, "model": "moe-debug"}
     given |= {"moe_router_score_function": "sigmoid"}
     given |= {"gradient_reduction": "last_pass", "zero_stage": 2}
+    given |= {"grad_reduce_in_bf16": True}
     given |= {"checkpoint_interval": 5, "checkpoint_async": True, "checkpoint_keep": 3}
     line = after_the_script(given)
     flags = {item.name.replace("_", "-") for item in torch_gpt.PARAMETERS} - {"launcher"}
@@ -182,6 +183,7 @@ def test_torchrun_starts_the_deepspeed_engine_too() -> None:
         ({"pipeline_parallel": 2, "zero_stage": 3}, "goes with zero_stage 0 alone"),
         ({"pipeline_parallel": 2, "eval_iters": 1}, "has no validation; set eval_iters: 0"),
         ({"gradient_reduction": "last_pass", "zero_stage": 1}, "needs zero_stage 2 or 3"),
+        ({"grad_reduce_in_bf16": True, "zero_stage": 1}, "needs zero_stage 2 or 3"),
         ({"pipeline_parallel": 2, "num_layers": 3}, "does not divide num_layers 3"),
         ({"pipeline_parallel": 2, "compile": "model"}, "goes with compile block or none"),
         ({"num_query_groups": 2}, "leave num_query_groups out, or take a Llama"),

@@ -199,8 +199,13 @@ def parser() -> argparse.ArgumentParser:
         "--gradient-reduction",
         choices=("each_pass", "last_pass"),
         help="when --zero-stage 2 and 3 share gradients out: last_pass: once an iteration, and "
-        "until then they are whole, 4 bytes a weight (by default with stage 2 on CUDA, if they fit "
+        "until then they are whole (by default with stage 2 on CUDA, if they fit "
         "beside the memory of the first two iterations)",
+    )
+    add(
+        "--grad-reduce-in-bf16",
+        action="store_true",
+        help="add up and share out gradients in bf16, not fp32; --zero-stage 2 and 3",
     )
     add(
         "--gc-interval",

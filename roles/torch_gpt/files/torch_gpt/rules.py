@@ -129,9 +129,11 @@ def _check_parallel(options: argparse.Namespace) -> None:
             f"--num-layers {options.num_layers} is not a multiple of --pipeline-parallel {stages}; "
             "change one of them"
         )
-    if options.gradient_reduction and (zero < 2 or options.engine == "deepspeed"):
+    shared_out = options.gradient_reduction or options.grad_reduce_in_bf16
+    if shared_out and (zero < 2 or options.engine == "deepspeed"):
         raise TrainerError(
-            "--gradient-reduction goes with --zero-stage 2 and 3 of --engine torch; leave it out"
+            "--gradient-reduction and --grad-reduce-in-bf16 go with --zero-stage 2 and 3 of "
+            "--engine torch; leave them out"
         )
     if options.engine == "deepspeed" and tensor * stages > 1:
         raise TrainerError(

@@ -103,9 +103,8 @@ def _share_out(model: Decoder, options: Namespace, ranks: Ranks) -> None:
     of an expert group are shared out over the ranks that have the same.
     """
     low = None if options.precision == "fp32" else DTYPES[options.precision]
-    policy = MixedPrecisionPolicy(
-        param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False
-    )
+    reduced = torch.bfloat16 if options.grad_reduce_in_bf16 else torch.float32
+    policy = MixedPrecisionPolicy(low, reduced, cast_forward_inputs=False)
     mesh, free = ranks.mesh["data"], options.zero_stage > 2
     for block in model.blocks.values():
         if ranks.expert_mesh is not None:
@@ -201,7 +200,7 @@ def gradients_are_complete(
     """Return the context of one accumulated pass; ``last`` says that it ends the iteration.
 
     DDP averages gradients only in the last pass.  FSDP shares them out after each pass, or keeps
-    them whole, in fp32, until the last one; stage 2 keeps its weights from pass to pass.
+    them whole until the last one; stage 2 keeps its weights from pass to pass.
     """
     if isinstance(model, DistributedDataParallel):
         return contextlib.nullcontext() if last else model.no_sync()
@@ -215,16 +214,17 @@ def gradients_are_complete(
 def settle_reduction(model: nn.Module, options: Namespace, ranks: Ranks) -> None:
     """Choose ``--gradient-reduction``, unless given, after iterations that show the memory in use.
 
-    Whole gradients take 4 bytes a weight, less the share that a rank had of them.  They have to
-    fit on each rank beside what it has taken of the device so far, and leave 3 % of it free: nearer
-    to the end the allocator gives memory back and takes it again in each iteration, which costs
-    more than it saves with four passes, and less with sixteen (8B in bf16 on two H200).
+    Whole gradients take 4 bytes a weight (in bf16 2), less the share that a rank had of them.  They
+    have to fit on each rank beside what it has taken of the device so far, and leave 3 % of it
+    free: nearer to the end the allocator gives memory back and takes it again in each iteration,
+    which costs more than it saves with four passes, and less with sixteen (8B in bf16, two H200).
     """
     if options.gradient_reduction:
         return
     weights = sum(p.numel() - local(p).numel() for p in model.parameters())
     free, total = torch.cuda.mem_get_info(ranks.device)
-    fits = torch.tensor(total - free + 4 * weights <= 0.97 * total, device=ranks.device).int()
+    size = 2 if options.grad_reduce_in_bf16 else 4
+    fits = torch.tensor(total - free + size * weights <= 0.97 * total, device=ranks.device).int()
     dist.all_reduce(fits, op=dist.ReduceOp.MIN)
     options.gradient_reduction = "last_pass" if fits.item() else "each_pass"
 
