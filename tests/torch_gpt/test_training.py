@@ -211,8 +211,10 @@ def test_when_gradients_are_reduced_changes_nothing(
 
 
 def test_gradients_in_bf16_are_those_in_fp32_to_its_precision(train: Train) -> None:
-    words = ("--zero-stage", "2", "--precision", "bf16", "--micro-batch-size", "1")
-    words += ("--gradient-reduction", "last_pass")
+    words = (
+        *("--zero-stage", "2", "--precision", "bf16", "--micro-batch-size", "1"),
+        *("--gradient-reduction", "last_pass"),
+    )
     exact, run = train(2, *words), train(2, *words, "--grad-reduce-in-bf16")
     assert run.status == 0, run.err
     assert run.config["grad_reduce_in_bf16"] == "True"

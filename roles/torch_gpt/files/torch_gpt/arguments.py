@@ -202,11 +202,7 @@ def parser() -> argparse.ArgumentParser:
         "until then they are whole (by default with stage 2 on CUDA, if they fit "
         "beside the memory of the first two iterations)",
     )
-    add(
-        "--grad-reduce-in-bf16",
-        action="store_true",
-        help="add up and share out gradients in bf16, not fp32; --zero-stage 2 and 3",
-    )
+    add("--grad-reduce-in-bf16", action="store_true", help="sum gradients in bf16; ZeRO 2 and 3")
     add(
         "--gc-interval",
         type=_count,

@@ -58,10 +58,9 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
             f"the padded vocabulary of {vocab_size} is not a multiple of --tensor-parallel "
             f"{options.tensor_parallel}; change it"
         )
-    masters = options.mixed_precision == "master_weights"
     with torch.device("meta"):
         unsplit = Decoder(options, vocab_size)
-        dtype = DTYPES[options.precision] if masters else None
+        dtype = DTYPES[options.precision] if options.mixed_precision == "master_weights" else None
         model = Decoder(
             options, vocab_size, dtype, ranks.tensor_group, ranks.context, ranks.expert_group
         )
@@ -76,12 +75,8 @@ def build(options: Namespace, vocab_size: int, ranks: Ranks) -> tuple[nn.Module,
     model.prepare(ranks.device)
     _first_weights(model, shapes, options, ranks)
     parameters = sum(shape.numel() for shape in shapes.values())
-    if (
-        options.engine == "torch"
-        and options.zero_stage < 2
-        and ranks.stages == 1
-        and ranks.replicas > 1
-    ):
+    replicated = options.engine == "torch" and options.zero_stage < 2
+    if replicated and ranks.stages == 1 and ranks.replicas > 1:
         if ranks.expert_mesh is not None:
             ignored = [name for name, _ in model.named_parameters() if is_expert(name)]
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ignored)
