@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.base.streams import say
-from runner.commands.study_options import FORMATS, NO_BUDGET, add_study_options, run_study
+from runner.commands.study_options import FORMATS, add_study_options, limits, run_study
 from runner.folder.names import WINNER
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
         matrix,
         cluster,
         chosen.runs,
-        chosen.budget or NO_BUDGET,
         inventory=chosen.inventory if runs else None,
         say=lambda line: view.console.print(one_line(line)),
     )
-    return Session(study, cluster, chosen.runs, engine_of)
+    return Session(study, cluster, chosen.runs, engine_of, limits=limits(chosen))

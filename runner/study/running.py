@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any, Protocol
 
 from node.time_words import lasts
@@ -279,12 +279,12 @@ class StudySource:
         return True
 
     def _affordable(self, orders: Sequence[Order], seen: Seen) -> Sequence[Order]:
-        """Return the orders that the budget has room for, by what runs cost so far."""
+        """Return the orders that the budget has room for, each as costly as any run so far."""
         limits = self.session.limits
         if limits.budget is None:
             return orders
         hours = [run.hours(limits.unit) for run in seen.runs]
-        room = int((limits.budget - sum(hours)) / max(fmean(hours), 1e-9)) if hours else 1
+        room = int((limits.budget - sum(hours)) / max(*hours, 1e-9)) if hours else 1
         if room < 1 or not limits.budget:
             self.session.stopped = f"the budget of {limits.budget:g} {limits.unit} is spent"
             return []

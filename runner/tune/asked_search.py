@@ -6,7 +6,6 @@ from pathlib import Path
 
 from runner.base.errors import UserError
 from runner.plan.make import campaign_name
-from runner.study.study import Unit
 from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
@@ -15,7 +14,7 @@ from runner.tune.beliefs import Knowledge
 from runner.tune.candidates import MachineRates
 from runner.tune.knob_candidates import Candidates, RaceCandidate, candidates_of
 from runner.tune.machine_constants import MachineConstants, earlier_of, kept_machine, measure
-from runner.tune.search import Search, TuneRules
+from runner.tune.search import MARGIN_PERCENT, Search
 from runner.tune.tune_study import TuneStudy
 
 
@@ -23,7 +22,6 @@ def tune_study(
     matrix: Matrix,
     cluster: Cluster,
     runs: Path,
-    budget: tuple[float | None, Unit] = (None, "node-hours"),
     inventory: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> TuneStudy:
@@ -38,14 +36,14 @@ def tune_study(
     if inventory and not machine.at and any(one.known.layout for one in checked.legal):
         machine, notes = measure(inventory, runs, cluster, say)
     candidates = _scaled(checked, machine, cluster)
+    tuning = candidates.tuning
     search = Search(
         [candidate.known for candidate in candidates.all],
         _knowledge(candidates, machine, cluster, runs, campaign_name(matrix, cluster)),
-        _rules(candidates, cluster, budget[0]),
+        tuning.memory_loss_percent if tuning.objective == "memory" else MARGIN_PERCENT,
+        cluster.device_memory_mib,
     )
-    return TuneStudy(
-        matrix, cluster, candidates, search, budget[1], notes=(notes,) if notes else ()
-    )
+    return TuneStudy(matrix, cluster, candidates, search, notes=(notes,) if notes else ())
 
 
 def _refuse(checked: Candidates, cluster: Cluster) -> None:
@@ -91,11 +89,3 @@ def _knowledge(
     systems = {candidate.long.system for candidate in legal}
     earlier = earlier_of(runs, campaign, cluster.digest, systems)
     return Knowledge(rates, tuple(earlier) if timed else (), of_time=timed)
-
-
-def _rules(candidates: Candidates, cluster: Cluster, budget: float | None) -> TuneRules:
-    tuning = candidates.tuning
-    rules = TuneRules(budget=budget, device_memory_mib=cluster.device_memory_mib)
-    if tuning.objective != "memory":
-        return rules
-    return replace(rules, margin_percent=tuning.memory_loss_percent)

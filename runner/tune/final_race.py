@@ -4,7 +4,7 @@ Each finalist makes long runs in turns, so that a machine that drifts disturbs a
 run the leader is compared with each other finalist by Welch's interval of compare
 (figures/between_runs.py). The intervals are widened so that all of them hold together in 95 of 100
 searches: the error is divided by the number of comparisons (Bonferroni), which is the number of
-other finalists times that of the looks that most_repeats allows.
+other finalists times that of the looks that MOST_REPEATS allows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,67 +14,55 @@ from typing import Literal
 
 from runner.figures.between_runs import FEWEST_RUNS, of_values, rate_difference
 
-
-@dataclass(frozen=True)
-class FinalistDifference:
-    """How much faster the winner is than another finalist, in percent of the other's speed."""
-
-    other: str  # id
-    percent: float
-    interval: tuple[float, float] | None  # widened for all comparisons; None: too few runs
-    verdict: Literal["faster", "equal", "open"]
+MOST_REPEATS = 5  # long runs of a finalist
 
 
 @dataclass(frozen=True)
-class RaceResult:
-    """What the runs of the finalists say: whose turn it is, or how the race ended."""
+class SearchEnd:
+    """Why a search ended, and with what.
 
-    why: Literal["decided", "equal", "undecided", "alone"]
-    fastest: str  # id; of equals the one with least memory
-    differences: tuple[FinalistDifference, ...]
-    turn: str | None  # who runs next; None: the race has ended
+    decided: the winner is faster than each other finalist. equal: finalists are within the margin
+    of the fastest, and the one with least memory wins. undecided: the fastest so far, MOST_REPEATS
+    made. alone: there is one finalist. none_legal, none_ran: no winner.
+    """
+
+    why: Literal["decided", "equal", "undecided", "alone", "none_legal", "none_ran"]
+    winner: str | None = None  # id
 
 
 def race(
-    times: Mapping[str, Sequence[float]],
-    memory_mib: Mapping[str, float],
-    margin_percent: float,
-    most_repeats: int,
-) -> RaceResult:
-    """Judge the finalists by their long runs (s per step, at least one each, by id)."""
+    times: Mapping[str, Sequence[float]], memory_mib: Mapping[str, float], margin_percent: float
+) -> str | SearchEnd:
+    """Return the id whose turn it is, or how the race ended.
+
+    `times` are s per step of the finalists' long runs, at least one each, by id.
+    """
     leader = min(times, key=lambda finalist: fmean(times[finalist]))
     challengers = [finalist for finalist in times if finalist != leader]
-    looks = len(challengers) * max(most_repeats - 1, 1)
-    differences = tuple(
-        _difference(times[leader], challenger, times[challenger], looks, margin_percent)
-        for challenger in challengers
-    )
     if not challengers:
-        return RaceResult("alone", leader, (), None)
-    equals = [difference.other for difference in differences if difference.verdict != "faster"]
-    behind = [difference.other for difference in differences if difference.verdict == "open"]
-    if behind:
+        return SearchEnd("alone", leader)
+    looks = len(challengers) * (MOST_REPEATS - 1)
+    verdicts = {
+        challenger: _verdict(times[leader], times[challenger], looks, margin_percent)
+        for challenger in challengers
+    }
+    if behind := [other for other in challengers if verdicts[other] == "open"]:
         turn = min([leader, *behind], key=lambda finalist: len(times[finalist]))
-        if len(times[turn]) < most_repeats:
-            return RaceResult("undecided", leader, differences, turn)
-        return RaceResult("undecided", leader, differences, None)
-    if not equals:
-        return RaceResult("decided", leader, differences, None)
-    return RaceResult("equal", _least_memory([leader, *equals], memory_mib), differences, None)
+        return turn if len(times[turn]) < MOST_REPEATS else SearchEnd("undecided", leader)
+    if equals := [other for other in challengers if verdicts[other] == "equal"]:
+        return SearchEnd("equal", _least_memory([leader, *equals], memory_mib))
+    return SearchEnd("decided", leader)
 
 
-def _difference(
-    ours: Sequence[float], challenger: str, theirs: Sequence[float], looks: int, margin: float
-) -> FinalistDifference:
-    estimate = rate_difference(of_values(ours), of_values(theirs), comparisons=looks)
-    ends = estimate.interval
+def _verdict(
+    ours: Sequence[float], theirs: Sequence[float], looks: int, margin: float
+) -> Literal["faster", "equal", "open"]:
+    ends = rate_difference(of_values(ours), of_values(theirs), comparisons=looks).interval
     if ends is None or min(len(ours), len(theirs)) < FEWEST_RUNS:
-        return FinalistDifference(challenger, estimate.percent, None, "open")
+        return "open"
     if -margin <= ends[0] and ends[1] <= margin:
-        return FinalistDifference(challenger, estimate.percent, ends, "equal")
-    return FinalistDifference(
-        challenger, estimate.percent, ends, "faster" if ends[0] > 0 else "open"
-    )
+        return "equal"
+    return "faster" if ends[0] > 0 else "open"
 
 
 def _least_memory(equals: Sequence[str], memory_mib: Mapping[str, float]) -> str:

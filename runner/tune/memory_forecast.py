@@ -45,16 +45,13 @@ def memory_forecast(
     overflowed: Collection[str],
     ran: Collection[str] = (),
     alike: Floats | None = None,
-    *,
-    evidence: bool = False,
 ) -> MemoryForecast:
     """Correct the estimates by `measured` (MiB, by candidate's id) and by those that `overflowed`.
 
     All estimates are multiplied by the median ratio of measurement to estimate, then as far as
-    needed that what overflowed is beyond the device. `evidence`: the estimate rests on shipped
-    measurements of this system, so that it is trusted from the start. Candidates without an
-    estimate are judged by those that overflowed and those that `ran`, as far as they are `alike`
-    (candidates x candidates, 0 to 1).
+    needed that what overflowed is beyond the device. Candidates without an estimate are judged by
+    those that overflowed and those that `ran`, as far as they are `alike` (candidates x
+    candidates, 0 to 1).
     """
     chances = _by_neighbours(candidates, overflowed, ran, alike)
     estimates = {
@@ -66,7 +63,7 @@ def memory_forecast(
     factor = median(ratios) if ratios else 1.0
     good = sum(abs(ratio / factor - 1) <= CLOSE for ratio in ratios)
     needed = [device_mib / estimates[id_] for id_ in overflowed if id_ in estimates]
-    trusted = (evidence or good >= GOOD_RUNS) and good >= len(ratios) - good
+    trusted = good >= GOOD_RUNS and good >= len(ratios) - good
     trusted = trusted and max([0.0, *needed]) <= factor * (1 + CLOSE)
     factor = max([factor, *needed])
     shares = {id_: factor * mib / device_mib for id_, mib in estimates.items()}

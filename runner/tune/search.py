@@ -4,21 +4,21 @@ A search has three parts, and goes back to an earlier one when a new measurement
 
 1. It explores: the candidate with the largest expected gain over the leader (expected improvement,
    Jones et al. 1998, J. Global Optimization 13, 455) times the probability that it fits into memory
-   makes a short run, until no candidate is expected to gain `slack_percent`.
+   makes a short run, until no candidate is expected to gain SLACK_PERCENT.
 2. It checks: a run whose node was lost is repeated, so is one that was much slower than the other
    measurements let expect, and one that contradicts an earlier one; one candidate beyond the line
    of memory is tried.
 3. It races: candidates that may be as fast as the leader make a long run, then the best
-   `finalists` take turns (final_race.py) until the fastest is known or they are equal.
+   FINALISTS take turns (final_race.py) until the fastest is known or they are equal.
 
 Everything is computed from the list of trials: nothing is drawn, there is no clock and no state.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from runner.study.study import RunEnding
 from runner.tune.beliefs import Belief, Knowledge, alike
 from runner.tune.candidates import TuneCandidate
-from runner.tune.final_race import FinalistDifference, race
+from runner.tune.final_race import SearchEnd, race
 from runner.tune.memory_forecast import MemoryForecast, memory_forecast
 from runner.tune.step_time import Floats
 from runner.tune.trials import (
@@ -39,27 +39,26 @@ from runner.tune.trials import (
 )
 
 MOST_CANDIDATES = 3_000  # the belief has a row and a column for each
-Why = Literal["explore", "lost_node", "surprise", "contradiction", "memory", "race"]
+Why = Literal[
+    "default",
+    "explore",
+    "lost_node",
+    "surprise",
+    "contradiction",
+    "memory",
+    "race",
+    "compare",
+]
 _NORMAL = NormalDist()
 _EARLY_ERROR = 0.1  # of the time of a run that was ended early
 _SURPRISE = 3.0  # standard deviations: slower than this is run again
 _MAY_WIN = 0.025  # probability to beat the leader that a candidate needs for a long run
 _LARGEST = 700.0  # of the logarithm of a time
-
-
-@dataclass(frozen=True)
-class TuneRules:
-    """What a user can say of a search."""
-
-    slack_percent: float = 0.05  # expected gain of the best remaining one that ends exploring
-    margin_percent: float = 1.0  # candidates this near each other are equal
-    budget: float | None = None  # in the unit of Trial.cost; None: no limit
-    finalists: int = 3
-    long_runs: int = 6  # candidates at most that make a long run before the final race
-    most_repeats: int = 5  # long runs of a finalist
-    end_early_percent: float = 30.0  # slower than the leader by more: a short run is ended
-    device_memory_mib: float | None = None
-    memory_evidence: bool = False  # the memory estimates rest on shipped measurements
+SLACK_PERCENT = 0.05  # expected gain of the best remaining one that ends exploring
+MARGIN_PERCENT = 1.0  # candidates this near each other are equal
+FINALISTS = 3
+LONG_RUNS = 6  # candidates at most that make a long run before the final race
+END_EARLY_PERCENT = 30.0  # slower than the leader by more: a short run is ended
 
 
 @dataclass(frozen=True)
@@ -69,22 +68,8 @@ class NextRun:
     candidate: str  # id
     length: Length
     why: Why
-    predicted_s: float  # per step, before this run
+    predicted_s: float | None = None  # per step and TuneCandidate.work, before this run
     end_above_s: float | None = None  # end the run when its steps take longer; None: never
-
-
-@dataclass(frozen=True)
-class SearchEnd:
-    """Why a search ended, and with what.
-
-    decided: the winner is faster than each other finalist. equal: finalists are within the margin
-    of the fastest, and the one with least memory wins. undecided: the fastest so far, most_repeats
-    made. alone: there is one finalist. budget: the fastest so far. none_legal, none_ran: no winner.
-    """
-
-    why: Literal["decided", "equal", "undecided", "alone", "budget", "none_legal", "none_ran"]
-    winner: str | None = None  # id
-    differences: tuple[FinalistDifference, ...] = ()  # of the fastest to each other finalist
 
 
 @dataclass(frozen=True)
@@ -100,14 +85,15 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Search:
-    """A search over candidates.
+    """A search over candidates; those within `margin_percent` of each other are equal.
 
     Raises ValueError where two have one id, or where more than MOST_CANDIDATES are legal.
     """
 
     candidates: Sequence[TuneCandidate]
     knowledge: Knowledge = field(default_factory=Knowledge)
-    rules: TuneRules = TuneRules()
+    margin_percent: float = MARGIN_PERCENT
+    device_memory_mib: float | None = None
 
     def __post_init__(self) -> None:
         """Check the candidates."""
@@ -140,13 +126,17 @@ class Search:
         """Return what is predicted of each legal candidate after `trials`, by id."""
         return _State(self, trials).forecasts() if self.legal else {}
 
+    def leader(self, trials: Sequence[Trial]) -> str | None:
+        """Return the id of the fastest so far."""
+        state = _State(self, trials) if self.legal else None
+        return state.ids[state.order[0]] if state and state.order else None
+
     def rehearse(self, trials: Sequence[Trial]) -> list[NextRun]:
-        """Return the runs that follow if all take what is predicted now, whatever the budget."""
-        search = replace(self, rules=replace(self.rules, budget=None))
+        """Return the runs that follow if all take what is predicted now."""
         times = {id_: forecast.step_s for id_, forecast in self.forecasts(trials).items()}
         runs: list[NextRun] = []
         rehearsed = list(trials)
-        while isinstance(step := search.next(rehearsed), NextRun):
+        while isinstance(step := self.next(rehearsed), NextRun):
             runs.append(step)
             early = step.end_above_s is not None and times[step.candidate] > step.end_above_s
             ending: RunEnding = "ended_early" if early else "ok"
@@ -159,7 +149,7 @@ class _State:
 
     def __init__(self, search: Search, trials: Sequence[Trial]) -> None:
         self.search, self.trials = search, trials
-        self.rules, self.legal = search.rules, search.legal
+        self.legal = search.legal
         self.ids = [candidate.id for candidate in self.legal]
         self.standings = standings(self.ids, trials)
         self.ratio = long_per_short(self.standings)
@@ -196,7 +186,7 @@ class _State:
         overflowed = {trial.candidate for trial in self.trials if trial.ending == "out_of_memory"}
         return memory_forecast(
             self.legal,
-            self.rules.device_memory_mib,
+            self.search.device_memory_mib,
             used,
             overflowed,
             {
@@ -205,7 +195,6 @@ class _State:
                 if standing.measured
             },
             self.search.alike if overflowed else None,
-            evidence=self.rules.memory_evidence,
         )
 
     def gain(self, mean: float, spread: float) -> float:
@@ -229,25 +218,13 @@ class _State:
     def step(self) -> NextRun | SearchEnd:
         """Return the next run, or the end."""
         checks = self._again() or self._surprising()
-        step = checks or self._explore() or self._beyond() or self._race()
-        if isinstance(step, NextRun) and not self._affordable(step):
-            return SearchEnd("budget", self.ids[self.order[0]] if self.order else None)
-        return step
-
-    def _affordable(self, step: NextRun) -> bool:
-        """Whether the budget has room for this run, by what such runs cost so far."""
-        if self.rules.budget is None:
-            return True
-        costs = [trial.cost for trial in self.trials]
-        like = [trial.cost for trial in self.trials if trial.length == step.length] or costs
-        expected = fmean(like) if like else 0.0
-        return self.rules.budget > 0 and math.fsum(costs) + expected <= self.rules.budget
+        return checks or self._explore() or self._beyond() or self._race()
 
     def _run(self, at: int, length: Length, why: Why) -> NextRun:
         limit = None
         if self.order and length == "short" and why != "surprise":
             best = self.standings[self.order[0]].time(self.ratio) / self.ratio
-            limit = best * (1 + self.rules.end_early_percent / 100)
+            limit = best * (1 + END_EARLY_PERCENT / 100)
         predicted = math.exp(min(float(self.belief.mean[at]), _LARGEST))
         return NextRun(self.ids[at], length, why, predicted, limit)
 
@@ -269,7 +246,7 @@ class _State:
             slow = self.logs[row] - means[row] > _SURPRISE * spreads[row]
             if not (slow and self.standings[at].single and not self.standings[at].out):
                 continue
-            if self.gain(float(means[row]), float(spreads[row])) > self.rules.slack_percent:
+            if self.gain(float(means[row]), float(spreads[row])) > SLACK_PERCENT:
                 return self._run(at, "short", "surprise")
         return None
 
@@ -281,7 +258,7 @@ class _State:
             at = min(promising, key=lambda pair: pair[0].step_s / max(pair[0].fits, 1e-9))[1]
             return self._run(at, "short", "explore")
         best = max(promising, key=lambda pair: pair[0].gain_percent, default=None)
-        if best is None or best[0].gain_percent <= self.rules.slack_percent:
+        if best is None or best[0].gain_percent <= SLACK_PERCENT:
             return None
         return self._run(best[1], "short", "explore")
 
@@ -296,23 +273,19 @@ class _State:
     def _race(self) -> NextRun | SearchEnd:
         if not self.order:
             return SearchEnd("none_ran")
-        entrants = [at for at in self.order[: self.rules.long_runs] if self._may_win(at)]
+        entrants = [at for at in self.order[:LONG_RUNS] if self._may_win(at)]
         for at in entrants:
             if not self.standings[at].long:
                 return self._run(at, "long", "race")
         finalists = sorted(entrants, key=lambda at: self.standings[at].time(self.ratio))
         result = race(
-            {
-                self.ids[at]: undisturbed(self.standings[at].long)
-                for at in finalists[: self.rules.finalists]
-            },
+            {self.ids[at]: undisturbed(self.standings[at].long) for at in finalists[:FINALISTS]},
             {trial.candidate: trial.memory_mib for trial in self.trials if trial.memory_mib},
-            self.rules.margin_percent,
-            self.rules.most_repeats,
+            self.search.margin_percent,
         )
-        if result.turn is not None:
-            return self._run(self.ids.index(result.turn), "long", "race")
-        return SearchEnd(result.why, result.fastest, result.differences)
+        if isinstance(result, SearchEnd):
+            return result
+        return self._run(self.ids.index(result), "long", "race")
 
     def _may_win(self, at: int) -> bool:
         """Whether a measured candidate may beat the leader; always of the first two, unless it was

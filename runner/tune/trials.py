@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, median_low, variance
 from typing import Literal
 
-from runner.study.study import RunEnding
+from runner.study.study import Observation, RunEnding
 
 Length = Literal["short", "long"]
 
+OUT = ("refused", "out_of_memory", "failed")  # endings with which no candidate wins
 TRIES = 3  # of a candidate whose node was lost
 APART = 0.15  # two runs of one candidate that differ by more: one of them was disturbed
 _NOISE = 0.015  # between runs, before any candidate was repeated
@@ -27,10 +28,10 @@ class Trial:
     ending: RunEnding
     # Mean time per counted step (of ended_early: until it was stopped) per TuneCandidate.work, or
     # another figure of which less is better; None, 0, NaN or infinite: it failed.
-    step_s: float | None = None
-    cost: float = 0.0  # device-seconds or node-hours: the budget's unit
+    figure: float | None = None
     memory_mib: float | None = None  # peak of the fullest device
     reason: str = ""  # why it was refused or failed, for people
+    run: Observation | None = None  # None: pretended
 
 
 @dataclass
@@ -80,7 +81,7 @@ class Standing:
 
     def add(self, trial: Trial) -> None:
         """Take one more trial in."""
-        time = trial.step_s if trial.step_s and 0 < trial.step_s < math.inf else None
+        time = trial.figure if trial.figure and 0 < trial.figure < math.inf else None
         if trial.ending == "lost_node":
             self.losses, self.lost = self.losses + 1, trial.length
             lost = trial.reason or "its node was lost"

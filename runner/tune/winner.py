@@ -1,15 +1,12 @@
-"""The winner of a search as a matrix of its own, and as what each node runs. Pure."""
+"""The winner of a search as a matrix of its own. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from runner.base.escapes import ShellWord
 from runner.matrix.dialect import read_yaml
-from runner.plan.make import campaign_name, make_run
 from runner.terms.cell import Matrix
-from runner.terms.cluster import Cluster
 from runner.tune.knob_candidates import RaceCandidate
 
 REPEATS = 3
@@ -35,20 +32,3 @@ def winner_matrix(matrix: Matrix, winner: RaceCandidate) -> str:
 
 def _written(knobs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in knobs.items() if value is not None}
-
-
-def commands(
-    matrix: Matrix, winner: RaceCandidate, cluster: Cluster
-) -> tuple[tuple[str, ...], ...]:
-    """Return (host, cwd, environment, command) of each node, as a person would type them."""
-    run = make_run(matrix, winner.long, cluster, campaign=campaign_name(matrix, cluster))
-    return tuple(
-        (
-            node.host,
-            str(node.cwd),
-            " ".join(f"{name}={ShellWord(text)}" for name, text in node.env.items()),
-            " ".join(map(ShellWord, argv)),
-        )
-        for node in run.nodes
-        for argv in (node.processes or [node.argv])
-    )

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from runner.terms.layout import Layout
 from runner.tune.candidates import TuneCandidate
-from runner.tune.search import NextRun, Search, SearchEnd
+from runner.tune.final_race import SearchEnd
+from runner.tune.search import NextRun, Search
 from runner.tune.trials import Length, Trial
 
 # What a run says in place of its candidate's time: by how often the candidate ran, and how long.
@@ -56,7 +57,7 @@ class Machine:
         if isinstance(time, Trial):
             return time
         early = step.end_above_s is not None and time > step.end_above_s
-        return Trial(step.candidate, step.length, "ended_early" if early else "ok", time, cost=1.0)
+        return Trial(step.candidate, step.length, "ended_early" if early else "ok", time)
 
     def finish(self, search: Search) -> SearchEnd:
         """Run until the search ends, which it must after five runs per candidate at most."""

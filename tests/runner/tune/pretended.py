@@ -19,7 +19,7 @@ from runner.folder.attempt import RunFolder
 from runner.folder.lock import HeldFolder
 from runner.launch.view import View
 from runner.matrix.file import parse_matrix
-from runner.study.running import Session
+from runner.study.running import Limits, Session
 from runner.study.study import Answer
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
@@ -133,11 +133,14 @@ class Tuning:
 
     @property
     def study(self) -> TuneStudy:
-        return tune_study(self.matrix, self.cluster, self.folder, (self.budget, "node-hours"))
+        return tune_study(self.matrix, self.cluster, self.folder)
 
     @property
     def session(self) -> Session:
-        return Session(self.study, self.cluster, self.folder, lambda *_: self.nodes)
+        return Session(
+            *(self.study, self.cluster, self.folder, lambda *_: self.nodes),
+            limits=Limits(self.budget),
+        )
 
     def go(self) -> Answer:
         """Search as the command does, on the pretended nodes."""

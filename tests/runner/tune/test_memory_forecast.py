@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from runner.tune.candidates import TuneCandidate
 from runner.tune.memory_forecast import memory_forecast
-from runner.tune.search import Search, TuneRules
+from runner.tune.search import Search
 from runner.tune.trials import Length, Trial
 from tests.runner.tune.machine import Machine, Trap, grid
 
@@ -33,7 +33,8 @@ def test_nothing_is_left_out_until_three_runs_agree_with_the_estimate() -> None:
         forecast = memory_forecast(CANDIDATES, 1000, measured, [])
         assert forecast.trusted is trusted
     assert not forecast.predicted_out(CANDIDATES[4])  # 0.15 of the device by now
-    assert memory_forecast(CANDIDATES, 1000, {}, [], evidence=True).predicted_out(CANDIDATES[4])
+    right = {"a": 500, "b": 700, "c": 750}
+    assert memory_forecast(CANDIDATES, 1000, right, []).predicted_out(CANDIDATES[4])
 
 
 def test_an_out_of_memory_run_teaches() -> None:
@@ -53,15 +54,20 @@ def test_one_beyond_the_line_is_tried_and_no_more() -> None:
     beyond = [one.id for one in candidates if one.memory_mib and one.memory_mib > 1000]
     times = {one.id: 1 + 0.01 * at for at, one in enumerate(candidates)}
 
-    def overflows(before: int, length: Length, time: float) -> Trial:
-        return Trial(beyond[0], length, "out_of_memory")
+    def runs(id_: str) -> Trap:
+        def run(before: int, length: Length, time: float) -> Trial:
+            if id_ in beyond:
+                return Trial(id_, length, "out_of_memory")
+            return Trial(id_, length, "ok", time, 100.0)
 
-    machine = Machine(times, dict.fromkeys(beyond, overflows))
-    rules = TuneRules(device_memory_mib=1000, memory_evidence=True)
-    end = machine.finish(Search(candidates, rules=rules))
+        return run
+
+    machine = Machine(times, {id_: runs(id_) for id_ in times})
+    search = Search(candidates, device_memory_mib=1000)
+    end = machine.finish(search)
     assert [one.candidate for one in machine.trials if one.candidate in beyond] == [beyond[0]]
     assert end.winner not in beyond
-    forecasts = Search(candidates, rules=rules).forecasts(machine.trials)
+    forecasts = search.forecasts(machine.trials)
     assert all(forecasts[id_].predicted_out and not forecasts[id_].gain_percent for id_ in beyond)
 
 
