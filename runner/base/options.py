@@ -22,15 +22,19 @@ def new_command(
     *,
     answers: Sequence[str],
     formats: Sequence[str] = TEXT_OR_JSON,
+    usage: str | None = None,
 ) -> argparse.ArgumentParser:
     """Add a command: `help` is its line in the list of all, `text` its own, as it is written.
 
     `answers` names the schemas of what it prints with `--format json`. `formats` is
     what --format may be, the first the default; without any the command adds the option itself.
+    `usage` is what must be given, where argparse's own list of all options takes a third of a
+    screen.
     """
     command = commands.add_parser(
         name,
         help=help,
+        usage=None if usage is None else " ".join(f"%(prog)s {usage} [OPTION]...".split()),
         description=as_called(text),
         epilog=_epilog(answers),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,7 +45,7 @@ def new_command(
     command.add_argument(
         "--non-interactive",
         action="store_true",
-        help="never prompt: where an answer is needed, fail and name the option that gives it",
+        help="never prompt: fail and name the option that gives the answer",
     )
     return command
 
@@ -65,7 +69,11 @@ def add_format(
 def add_runs(command: argparse.ArgumentParser) -> None:
     """Add `--runs`, the folder of the campaigns."""
     command.add_argument(
-        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
+        "--runs",
+        type=Path,
+        default=DEFAULT_RUNS,
+        metavar="DIR",
+        help="folder of the campaigns (default: runs)",
     )
 
 
@@ -76,6 +84,7 @@ def add_inventory(command: argparse.ArgumentParser) -> None:
         "--inventory",
         type=existing_path,
         default=DEFAULT_INVENTORY,
+        metavar="DIR",
         help="inventory folder (default: inventory/local, this machine)",
     )
 

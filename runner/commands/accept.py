@@ -51,6 +51,7 @@ def add_parser(commands: Commands) -> None:
         "accept",
         "is this cluster good, and which node is not?",
         DESCRIPTION,
+        usage="",
         answers=("accept", "accept_plan"),
         formats=("table", "json"),
     )

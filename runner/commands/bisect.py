@@ -13,6 +13,7 @@ from runner.base.options import Commands, add_inventory, add_only, add_runs, new
 from runner.base.paths import existing_path
 from runner.commands.study_options import (
     FORMATS,
+    RETRIES,
     add_study_options,
     limits,
     percentage,
@@ -50,6 +51,7 @@ def add_parser(commands: Commands) -> None:
         "bisect",
         "which commit or package version made it slower?",
         DESCRIPTION,
+        usage="FILE --good VERSION --bad VERSION",
         answers=("answer", "dry_run"),
         formats=FORMATS,
     )
@@ -94,7 +96,7 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.matrix.file import load_matrix
     from runner.matrix.select import select
     from runner.study.running import Session
-    from runner.versions.bisect_study import RETRIES, BisectStudy
+    from runner.versions.bisect_study import BisectStudy
     from runner.versions.building import Builder
 
     inventory = cache(partial(load_inventory, chosen.inventory))

@@ -12,6 +12,7 @@ from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.commands.study_options import (
     FORMATS,
+    RETRIES,
     add_study_options,
     limits,
     percentage,
@@ -49,6 +50,7 @@ def add_parser(commands: Commands) -> None:
         "ci",
         "is this version of a trainer slower than another one?",
         DESCRIPTION,
+        usage="FILE --base VERSION",
         answers=("answer", "dry_run"),
         formats=FORMATS,
     )
@@ -76,11 +78,7 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--alarm", type=percentage(0.001, 50), default=1.0, metavar="PERCENT",
-        help="of 100 comparisons of equal versions, how many may be called worse (default: 1)",
-    )  # fmt: skip
-    command.add_argument(
-        "--retry", type=int, default=1, metavar="N",
-        help="retry a failed run up to N times (default: 1)",
+        help="how many of 100 equal versions may be called worse (default: 1)",
     )  # fmt: skip
     add_study_options(command)
     command.add_argument(
@@ -132,9 +130,7 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
         alarm_percent=chosen.alarm,
     )
     builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent, view.console)
-    return Session(
-        study, inventory(), chosen.runs, engine_of, builder, limits(chosen, chosen.retry)
-    )
+    return Session(study, inventory(), chosen.runs, engine_of, builder, limits(chosen, RETRIES))
 
 
 def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:

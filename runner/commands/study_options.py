@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
 FORMATS = ("table", "markdown", "json")
+RETRIES = 1  # of a run that fails, where two versions are compared
 
 
 def add_study_options(command: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def add_study_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also in the middle of a run; the same command resumes",
+        help="stop after S seconds, also within a run; the same command resumes",
     )  # fmt: skip
 
 

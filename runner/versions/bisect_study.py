@@ -47,7 +47,6 @@ from runner.versions.version import (
 )
 
 MOST_FAILURES = 2  # pairs in which a version's run failed, before it is skipped
-RETRIES = 1
 SMALLEST_PERCENT = 1.0  # the smallest change that counts
 MOST = 600  # runs in all
 MOST_ALSO = 30  # packages that differ, told
