@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from runner.base.paths import DEFAULT_INVENTORY, DEFAULT_RUNS, existing_path
 from runner.base.program_name import as_called
@@ -11,7 +11,11 @@ from runner.base.program_name import as_called
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # no class at run time
 
 
-TEXT_OR_JSON = ("text", "json")
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        """Show what must be given alone; the options are listed below."""
+        named = [action for action in actions if action.required or not action.option_strings]
+        super().add_usage(usage, named, [], prefix)
 
 
 def new_command(
@@ -21,23 +25,21 @@ def new_command(
     text: str,
     *,
     answers: Sequence[str],
-    formats: Sequence[str] = TEXT_OR_JSON,
-    usage: str | None = None,
+    formats: Sequence[str] = ("text", "json"),
 ) -> argparse.ArgumentParser:
     """Add a command: `help` is its line in the list of all, `text` its own, as it is written.
 
     `answers` names the schemas of what it prints with `--format json`. `formats` is
     what --format may be, the first the default; without any the command adds the option itself.
-    `usage` is what must be given, where argparse's own list of all options takes a third of a
-    screen.
     """
+    files = ", ".join(f"{name}.json" for name in (*answers, "error"))
+    epilog = f"`python -m runner docs NAME` prints JSON's schemas: {files}" if answers else ""
     command = commands.add_parser(
         name,
         help=help,
-        usage=None if usage is None else " ".join(f"%(prog)s {usage} [OPTION]...".split()),
         description=as_called(text),
-        epilog=_epilog(answers),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=as_called(epilog),
+        formatter_class=_Help,
     )
     command.set_defaults(answers=tuple(answers))
     if formats:
@@ -48,13 +50,6 @@ def new_command(
         help="never prompt: fail and name the option that gives the answer",
     )
     return command
-
-
-def _epilog(answers: Sequence[str]) -> str:
-    if not answers:
-        return ""
-    files = ", ".join(f"{name}.json" for name in answers)
-    return as_called(f"`python -m runner docs NAME` prints JSON's schemas: {files}, error.json")
 
 
 def add_format(
@@ -69,11 +64,7 @@ def add_format(
 def add_runs(command: argparse.ArgumentParser) -> None:
     """Add `--runs`, the folder of the campaigns."""
     command.add_argument(
-        "--runs",
-        type=Path,
-        default=DEFAULT_RUNS,
-        metavar="DIR",
-        help="folder of the campaigns (default: runs)",
+        "--runs", type=Path, default=DEFAULT_RUNS, help="folder of the campaigns (default: runs)"
     )
 
 

@@ -51,7 +51,6 @@ def add_parser(commands: Commands) -> None:
         "accept",
         "is this cluster good, and which node is not?",
         DESCRIPTION,
-        usage="",
         answers=("accept", "accept_plan"),
         formats=("table", "json"),
     )

@@ -51,7 +51,6 @@ def add_parser(commands: Commands) -> None:
         "bisect",
         "which commit or package version made it slower?",
         DESCRIPTION,
-        usage="FILE --good VERSION --bad VERSION",
         answers=("answer", "dry_run"),
         formats=FORMATS,
     )

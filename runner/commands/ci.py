@@ -50,7 +50,6 @@ def add_parser(commands: Commands) -> None:
         "ci",
         "is this version of a trainer slower than another one?",
         DESCRIPTION,
-        usage="FILE --base VERSION",
         answers=("answer", "dry_run"),
         formats=FORMATS,
     )

@@ -43,7 +43,6 @@ def add_parser(commands: Commands) -> None:
         "tune",
         "find the fastest setting of a training, by racing runs",
         DESCRIPTION,
-        usage="FILE",
         answers=("answer", "dry_run"),
         formats=FORMATS,
     )

@@ -23,7 +23,7 @@ def test_an_unknown_argument_is_named_with_the_command_that_does_not_take_it(
         main(["publish", "folder", unknown])
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert "publish [-h]" in error
+    assert "publish CAMPAIGN" in error.splitlines()[0]
     assert f"unknown argument {unknown}; `" in error
     assert "publish --help` lists all that it takes" in error
 
