@@ -35,6 +35,7 @@ def test_clean_nodes_pass(number: int, recorded: list[list[Any]], record_propert
 
 
 @pytest.mark.nightly("acceptance")
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("clusters", [20, 2_000])
 def test_simulated_clusters_pass(
     clusters: int, recorded: list[list[Any]], record_property: Record
