@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import math
 import shlex
 import shutil
-import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -18,6 +16,7 @@ from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_only, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.base.streams import complain, nobody_reads, reader_is_gone, say, say_json
+from runner.commands.study_options import add_stop_after
 from runner.terms.printed_answers import ScriptAnswer
 
 if TYPE_CHECKING:
@@ -130,10 +129,7 @@ def add_parser(commands: Commands) -> None:
     command.add_argument(
         "--retry", type=_count, default=0, metavar="N", help="retry a failed run up to N times"
     )
-    command.add_argument(
-        "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also in the middle of a run; the same command resumes",
-    )  # fmt: skip
+    add_stop_after(command)
     command.add_argument(
         "--notify",
         type=_argv,
@@ -163,19 +159,6 @@ def _argv(command_line: str) -> list[str]:
             " or by its path"
         )
     return argv
-
-
-def _seconds(word: str) -> float:
-    """Read a number of seconds above 0."""
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < threading.TIMEOUT_MAX:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not a number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
-        )
-    return value
 
 
 def run(chosen: argparse.Namespace) -> int:

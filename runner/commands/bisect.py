@@ -13,11 +13,10 @@ from runner.base.options import Commands, add_inventory, add_only, add_runs, new
 from runner.base.paths import existing_path
 from runner.commands.study_options import (
     FORMATS,
-    RETRIES,
     add_study_options,
-    limits,
     percentage,
     run_study,
+    session_of,
 )
 
 if TYPE_CHECKING:
@@ -91,12 +90,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.inventory.inventory import load_inventory
-    from runner.launch.engines import engine_of
     from runner.matrix.file import load_matrix
     from runner.matrix.select import select
-    from runner.study.running import Session
     from runner.versions.bisect_study import BisectStudy
-    from runner.versions.building import Builder
 
     inventory = cache(partial(load_inventory, chosen.inventory))
     matrix = load_matrix(chosen.file, lambda nodes: inventory().devices_of(nodes))
@@ -106,8 +102,7 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
         raise UserError(f"bisect takes one cell, and there are {len(cells)} ({names}); use --only")
     asked = replace(matrix, cells=tuple(cells))
     study = BisectStudy(asked, _versions(chosen), chosen.figure, chosen.sure / 100)
-    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent, view.console)
-    return Session(study, inventory(), chosen.runs, engine_of, builder, limits(chosen, RETRIES))
+    return session_of(study, inventory(), chosen, view)
 
 
 def _versions(chosen: argparse.Namespace) -> list[Version]:

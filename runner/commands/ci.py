@@ -12,11 +12,10 @@ from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.commands.study_options import (
     FORMATS,
-    RETRIES,
     add_study_options,
-    limits,
     percentage,
     run_study,
+    session_of,
 )
 
 if TYPE_CHECKING:
@@ -104,10 +103,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.compare.verdicts import thresholds
     from runner.inventory.inventory import load_inventory
-    from runner.launch.engines import engine_of
     from runner.matrix.file import load_matrix
-    from runner.study.running import Session
-    from runner.versions.building import Builder
     from runner.versions.ci_study import CiStudy
 
     inventory = cache(partial(load_inventory, chosen.inventory))
@@ -128,8 +124,7 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
         pairs=chosen.pairs,
         alarm_percent=chosen.alarm,
     )
-    builder = Builder(chosen.inventory, chosen.runs, chosen.file.resolve().parent, view.console)
-    return Session(study, inventory(), chosen.runs, engine_of, builder, limits(chosen, RETRIES))
+    return session_of(study, inventory(), chosen, view)
 
 
 def _version(chosen: argparse.Namespace, word: str, option: str) -> Version:

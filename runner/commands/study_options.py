@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,9 @@ from runner.base.streams import say, terminal_width
 
 if TYPE_CHECKING:
     from runner.launch.view import View
-    from runner.study.running import Limits, Session
-    from runner.study.study import Answer, Unit
+    from runner.study.running import Session
+    from runner.study.study import Answer, Study, Unit
+    from runner.terms.cluster import Cluster
 
 NO_BUDGET: tuple[None, Unit] = (None, "node-hours")
 FORMATS = ("table", "markdown", "json")
@@ -34,10 +37,28 @@ def add_study_options(command: argparse.ArgumentParser) -> None:
         "--budget", type=budget, metavar="HOURS",
         help="stop before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
     )  # fmt: skip
+    add_stop_after(command)
+
+
+def add_stop_after(command: argparse.ArgumentParser) -> None:
+    """Add `--stop-after`."""
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
         help="stop after S seconds, also within a run; the same command resumes",
     )  # fmt: skip
+
+
+def _seconds(word: str) -> float:
+    """Read a number of seconds above 0."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is not a number of seconds above 0 and below {threading.TIMEOUT_MAX:.0f}"
+        )
+    return value
 
 
 def budget(word: str) -> tuple[float, Unit]:
@@ -50,18 +71,19 @@ def budget(word: str) -> tuple[float, Unit]:
     return float(match[1]), "device-hours" if match[2] == "dh" else "node-hours"
 
 
-def limits(chosen: argparse.Namespace, retry: int = 0) -> Limits:
-    """Return what a study may cost."""
-    from runner.study.running import Limits
+def session_of(
+    study: Study, cluster: Cluster, chosen: argparse.Namespace, view: View, builds: bool = True
+) -> Session:
+    """Return a study on a cluster, with what it may cost; `builds`: it compares versions."""
+    from runner.launch.engines import engine_of
+    from runner.study.running import Limits, Session
+    from runner.versions.building import Builder
 
+    here = chosen.file.resolve().parent
+    builder = Builder(chosen.inventory, chosen.runs, here, view.console) if builds else None
     hours, unit = chosen.budget or NO_BUDGET
-    return Limits(hours, unit, max(retry, 0))
-
-
-def _seconds(word: str) -> float:
-    from runner.commands.bench import _seconds as seconds
-
-    return seconds(word)
+    limits = Limits(hours, unit, RETRIES if builds else 0)
+    return Session(study, cluster, chosen.runs, engine_of, builder, limits)
 
 
 def percentage(low: float, high: float) -> type[float]:

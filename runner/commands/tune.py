@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.base.options import Commands, add_inventory, add_runs, new_command
 from runner.base.paths import existing_path
 from runner.base.streams import say
-from runner.commands.study_options import FORMATS, add_study_options, limits, run_study
+from runner.commands.study_options import FORMATS, add_study_options, run_study, session_of
 from runner.folder.names import WINNER
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _session(chosen: argparse.Namespace, view: View) -> Session:
     from runner.base.console import one_line
     from runner.inventory.inventory import load_inventory
-    from runner.launch.engines import engine_of
     from runner.matrix.file import load_matrix
-    from runner.study.running import Session
     from runner.tune.asked_search import tune_study
 
     inventory = cache(partial(load_inventory, chosen.inventory))
@@ -89,4 +87,4 @@ def _session(chosen: argparse.Namespace, view: View) -> Session:
         inventory=chosen.inventory if runs else None,
         say=lambda line: view.console.print(one_line(line)),
     )
-    return Session(study, cluster, chosen.runs, engine_of, limits=limits(chosen))
+    return session_of(study, cluster, chosen, view, builds=False)

@@ -62,15 +62,16 @@ def _refuse(checked: Candidates, cluster: Cluster) -> None:
 
 def _scaled(checked: Candidates, machine: MachineConstants, cluster: Cluster) -> Candidates:
     """Return the candidates with the matrix rates of their arithmetics."""
-    base = _arithmetic(checked.legal[0].long)
+
+    def rate(candidate: RaceCandidate) -> float:
+        return machine.matmul_of(_arithmetic(candidate.long), cluster.device)
 
     def scaled(candidate: RaceCandidate) -> RaceCandidate:
         layout = candidate.known.layout
         if layout is None:
             return candidate
-        share = machine.share(_arithmetic(candidate.long), base, cluster.device)
-        known = replace(candidate.known, layout=replace(layout, matmul_share=share))
-        return replace(candidate, known=known)
+        layout = replace(layout, matmul_share=rate(candidate) / rate(checked.legal[0]))
+        return replace(candidate, known=replace(candidate.known, layout=layout))
 
     return Candidates(tuple(map(scaled, checked.all)), checked.tuning)
 

@@ -23,10 +23,10 @@ class SearchEnd:
 
     decided: the winner is faster than each other finalist. equal: finalists are within the margin
     of the fastest, and the one with least memory wins. undecided: the fastest so far, MOST_REPEATS
-    made. alone: there is one finalist. none_legal, none_ran: no winner.
+    made. alone: there is one finalist. none_ran: no winner.
     """
 
-    why: Literal["decided", "equal", "undecided", "alone", "none_legal", "none_ran"]
+    why: Literal["decided", "equal", "undecided", "alone", "none_ran"]
     winner: str | None = None  # id
 
 

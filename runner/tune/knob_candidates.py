@@ -111,24 +111,10 @@ class Candidates:
             (candidate for candidate in self.legal if _is_first(candidate, self.tuning)), None
         )
 
-    @cached_property
-    def rule_of_thumb(self) -> RaceCandidate | None:
-        """The one with the least model parallelism, then the largest micro batch."""
-        with_layout = [candidate for candidate in self.legal if candidate.known.layout is not None]
-        return min(with_layout, key=_thumb, default=None)
-
 
 def _is_first(candidate: RaceCandidate, tuning: Tuning) -> bool:
     values = tuning.knobs_of(candidate.long.system)
     return all(value == values[key][0] for key, value in candidate.knobs.items())
-
-
-def _thumb(candidate: RaceCandidate) -> tuple[int, ...]:
-    layout = candidate.known.layout
-    assert layout is not None
-    split = layout.tensor_parallel * layout.pipeline_parallel * layout.context_parallel
-    redone = ("none", "selective", "full").index(layout.recompute)
-    return split, -layout.micro_batch_size, redone, layout.zero_stage
 
 
 def candidates_of(matrix: Matrix, cluster: Cluster) -> Candidates:

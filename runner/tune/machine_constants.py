@@ -38,37 +38,22 @@ class MachineConstants:
 
     def rates(self, arithmetic: str | None, device: str) -> MachineRates:
         """Return the rates of a training that multiplies in that arithmetic."""
-        base = MachineRates()
-        matmul = self.matmul_of(arithmetic, device)
-        return MachineRates(
-            matmul=matmul or base.matmul,
-            memory=self.memory or base.memory,
-            inside=self.inside or base.inside,
-            between=self.between or base.between,
-            measured=matmul is not None,
-        )
-
-    def matmul_of(self, arithmetic: str | None, device: str) -> float | None:
-        """Return FLOP/s in an arithmetic; what was not measured by what is typical."""
+        found = {name: getattr(self, name) for name in ("memory", "inside", "between")}
+        known = {name: rate for name, rate in found.items() if rate}
         if not self.matmul:
-            return None
+            return MachineRates(**known)
+        return MachineRates(matmul=self.matmul_of(arithmetic, device), measured=True, **known)
+
+    def matmul_of(self, arithmetic: str | None, device: str) -> float:
+        """Return FLOP/s in an arithmetic; what was not measured by what is typical."""
         if device == "cpu" and arithmetic == "tf32":  # a CPU has none, and multiplies in fp32
             arithmetic = "fp32"
         if arithmetic is not None and arithmetic in self.matmul:
             return self.matmul[arithmetic]
-        measured = next(iter(self.matmul))
         typical = _TYPICAL if device != "cpu" else {}
-        return (
-            self.matmul[measured] * typical.get(arithmetic or "", 1.0) / typical.get(measured, 1.0)
-        )
-
-    def share(self, arithmetic: str | None, of: str | None, device: str) -> float:
-        """Return the matrix rate in one arithmetic relative to another."""
-        ours, theirs = self.matmul_of(arithmetic, device), self.matmul_of(of, device)
-        if ours and theirs:
-            return ours / theirs
-        typical = _TYPICAL if device != "cpu" else {}
-        return typical.get(arithmetic or "", 1.0) / typical.get(of or "", 1.0)
+        known = next(iter(self.matmul), "bf16")
+        rate = self.matmul.get(known, MachineRates.matmul)
+        return rate * typical.get(arithmetic or "", 1.0) / typical.get(known, 1.0)
 
 
 MACHINE = OfThisVersion(shape(MachineConstants))
@@ -93,11 +78,12 @@ def measure(
 ) -> tuple[MachineConstants, str]:
     """Measure the machine by doctor's probe and keep it; why not, where that cannot be done."""
     say("measuring this machine once, by doctor's probe: matrix products, copies, all-reduces")
+    judgement, reason = None, "doctor said nothing"
     try:
         judgement = ask(inventory, runs, ("devices", "network")).judgement
     except UserError as error:
-        return MachineConstants(cluster.digest), f"this machine was not measured: {error}"
-    reason = (judgement.reason or judgement.failed) if judgement else "doctor said nothing"
+        reason = str(error)
+    reason = (judgement.reason or judgement.failed) if judgement else reason
     if judgement is None or reason:
         return MachineConstants(cluster.digest), f"this machine was not measured: {reason}"
     machine = machine_of(judgement, cluster.digest, time.time())

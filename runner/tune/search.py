@@ -87,7 +87,7 @@ class Forecast:
 class Search:
     """A search over candidates; those within `margin_percent` of each other are equal.
 
-    Raises ValueError where two have one id, or where more than MOST_CANDIDATES are legal.
+    Raises ValueError where two have one id, or where none or more than MOST_CANDIDATES are legal.
     """
 
     candidates: Sequence[TuneCandidate]
@@ -99,6 +99,8 @@ class Search:
         """Check the candidates."""
         if len({candidate.id for candidate in self.candidates}) < len(self.candidates):
             raise ValueError("two candidates have one id")
+        if not self.legal:
+            raise ValueError("no candidate is legal")
         if len(self.legal) > MOST_CANDIDATES:
             count = f"{len(self.legal):,} legal candidates"
             raise ValueError(f"{count} are more than {MOST_CANDIDATES:,}: give knobs fewer values")
@@ -120,16 +122,16 @@ class Search:
 
     def next(self, trials: Sequence[Trial]) -> NextRun | SearchEnd:
         """Return what to do after `trials`: the same trials give the same answer."""
-        return _State(self, trials).step() if self.legal else SearchEnd("none_legal")
+        return _State(self, trials).step()
 
     def forecasts(self, trials: Sequence[Trial]) -> Mapping[str, Forecast]:
         """Return what is predicted of each legal candidate after `trials`, by id."""
-        return _State(self, trials).forecasts() if self.legal else {}
+        return _State(self, trials).forecasts()
 
     def leader(self, trials: Sequence[Trial]) -> str | None:
         """Return the id of the fastest so far."""
-        state = _State(self, trials) if self.legal else None
-        return state.ids[state.order[0]] if state and state.order else None
+        state = _State(self, trials)
+        return state.ids[state.order[0]] if state.order else None
 
     def rehearse(self, trials: Sequence[Trial]) -> list[NextRun]:
         """Return the runs that follow if all take what is predicted now."""

@@ -24,7 +24,6 @@ ENDS: Mapping[str, str] = {
     "equal": "the finalists are equal within the margin; the one with least memory wins",
     "undecided": "the finalists show no difference; the fastest by its mean wins",
     "alone": "one candidate was left in the final race",
-    "none_legal": "no combination of the knobs can run",
     "none_ran": "no candidate ended well",
     "going_on": "the search goes on",
 }
@@ -191,13 +190,9 @@ def _state(trials: Sequence[Trial], forecast: Forecast) -> tuple[str, str]:
 
 
 def _gains(best: RaceCandidate, candidates: Candidates, trials: Sequence[Trial]) -> list[Row]:
-    """Compare the fastest with the default, the rule of thumb and the second."""
-    second = _second(best.id, trials)
-    rivals = {
-        DEFAULT: candidates.default,
-        "faster than the rule of thumb": candidates.rule_of_thumb,
-        "faster than the second": candidates.by_id[second] if second else None,
-    }
+    """Compare the fastest with the default and the second."""
+    second = candidates.by_id.get(_second(best.id, trials) or "")
+    rivals = {DEFAULT: candidates.default, "faster than the second": second}
     present = {to: rival for to, rival in rivals.items() if rival is not None}
     return [
         {"to": to, **_gain(best, rival, trials, len(present)), "candidate": rival.name}

@@ -1,7 +1,7 @@
 """`tune` as a study: which candidate runs next by the search's policy.
 
 The trials of the search are the runs of the campaign; the default runs first, and at the end the
-winner, the default and the rule of thumb are compared by long runs.
+winner and the default are compared by long runs.
 """
 
 import math
@@ -16,14 +16,14 @@ from runner.systems.common.registry import load_system
 from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster
 from runner.tune.final_race import SearchEnd
-from runner.tune.knob_candidates import ITERATIONS, Candidates, RaceCandidate
+from runner.tune.knob_candidates import ITERATIONS, Candidates
 from runner.tune.readings import trials_of
 from runner.tune.search import NextRun, Search
 from runner.tune.trials import OUT, Trial
 from runner.tune.tune_answer import Found, answer_of, refusals
 
 MOST_REPEATS = 20  # of a cell: more than a search ever asks for
-COMPARED_RUNS = 3  # long runs of the winner, default and rule of thumb; two give useless intervals
+COMPARED_RUNS = 3  # long runs of the winner and the default; two give useless intervals
 MOST_LOST = 4  # runs of a candidate lost to node failures, before it is not compared any more
 WORDS: Mapping[str, str] = {
     "default": "the default, with which the winner is compared",
@@ -74,22 +74,17 @@ class TuneStudy:
         decision = self.search.next(trials)
         if isinstance(decision, NextRun):
             return decision, None
-        for candidate in self._compared(decision.winner):
-            own = [trial for trial in trials if trial.candidate == candidate.id]
+        compared = [decision.winner] if decision.winner else []
+        if compared and default and default.id != decision.winner:
+            compared.append(default.id)
+        for id_ in compared:
+            own = [trial for trial in trials if trial.candidate == id_]
             long = sum(trial.length == "long" for trial in own)
             lost = sum(trial.ending == "lost_node" for trial in own)
             out = lost >= MOST_LOST or any(trial.ending in OUT for trial in own)
             if long < COMPARED_RUNS and not out:
-                return NextRun(candidate.id, "long", "compare"), decision
+                return NextRun(id_, "long", "compare"), decision
         return None, decision
-
-    def _compared(self, winner: str | None) -> list[RaceCandidate]:
-        """Return the winner, the default and the rule of thumb, each once; none without winner."""
-        if winner is None:
-            return []
-        winning = self.candidates.by_id[winner]
-        trio = [winning, self.candidates.default, self.candidates.rule_of_thumb]
-        return list({one.id: one for one in trio if one is not None}.values())
 
     def next(self, seen: Seen) -> Sequence[Order] | End:
         """Do as Study's."""
@@ -114,10 +109,8 @@ class TuneStudy:
         there = {trial.candidate for trial in found.trials} | {step.candidate for step in steps}
         if default and default.id not in there:
             cells.insert(0, default.short)
-        if steps:
-            rivals = [default, self.candidates.rule_of_thumb]
-            long = {one.id: one.long for one in rivals if one and one.id != steps[-1].candidate}
-            cells += [cell for cell in long.values() for _ in range(COMPARED_RUNS)]
+        if steps and default and default.id != steps[-1].candidate:
+            cells += [default.long] * COMPARED_RUNS
         return cells
 
     def plan(self, seen: Seen) -> tuple[Sequence[str], float | None]:

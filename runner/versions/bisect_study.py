@@ -28,14 +28,12 @@ from runner.tables.columns import title
 from runner.terms.cell import MOST_REPEATS, MOST_RUNS, Cell, Matrix
 from runner.versions.noisy_bisection import (
     BisectEnd,
-    BisectRules,
     BisectStep,
     Costs,
     PairGroup,
     PairReading,
     Posterior,
     next_step,
-    usable_of,
 )
 from runner.versions.version import (
     Version,
@@ -100,7 +98,6 @@ class BisectStudy:
     figure: Figure = "speed"
     confidence: float = 0.99
     kind: str = "bisect"
-    _cells: dict[int, VersionCell] = field(default_factory=dict)
     _last: dict[object, _Known] = field(default_factory=dict)
 
     @property
@@ -108,24 +105,25 @@ class BisectStudy:
         """The place of the last version."""
         return len(self.versions) - 1
 
-    def version_cell(self, place: int) -> VersionCell:
-        """Return the cell with a version."""
-        if place not in self._cells:
-            item = with_version(self.asked.cells[0], self.versions[place], self.asked.pins)
-            refuse_open([item])
-            self._cells[place] = item
-        return self._cells[place]
+    @cached_property
+    def items(self) -> Sequence[VersionCell]:
+        """The cell with each version. Raises UserError."""
+        items = [with_version(self.asked.cells[0], one, self.asked.pins) for one in self.versions]
+        refuse_open(items)
+        return items
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {self.version_cell(at).cell.digest: at for at in range(len(self.versions))}
+        return {item.cell.digest: at for at, item in enumerate(self.items)}
 
     def matrix(self, seen: Seen) -> Matrix:
         """Do as Study's: with the versions that are built, or ran."""
-        ran = {self._places[run.cell] for run in seen.runs if run.cell in self._places}
-        ready = {at for at, item in self._cells.items() if item.cell.pin in seen.builds}
-        ready -= self._skipped_builds(seen).keys()
-        cells = tuple(self.version_cell(at).cell for at in sorted(ran | ready))
+        ran, failed = {run.cell for run in seen.runs}, self._skipped_builds(seen)
+        cells = tuple(
+            item.cell
+            for at, item in enumerate(self.items)
+            if item.cell.digest in ran or (item.cell.pin in seen.builds and at not in failed)
+        )
         return replace(
             self.asked,
             name=study_name(
@@ -148,7 +146,7 @@ class BisectStudy:
         step = known.step
         places = {0, self.last, *(at for pair in known.pairs for at in pair.places)}
         places = (places - known.skipped.keys()) | {step.a, step.b}
-        if missing := to_build([self.version_cell(at) for at in sorted(places)], seen):
+        if missing := to_build([self.items[at] for at in sorted(places)], seen):
             return Build(missing)
         runs = [at for pair in known.pairs for at in pair.places]
         turns = [step.a, step.b]
@@ -163,7 +161,7 @@ class BisectStudy:
             f"{a} against {b} ({WHY[step.why]}); no change {known.posterior.no_change:.0%},"
             f" {far} so far"
         )
-        return [Order(self.version_cell(at).cell, why) for at in turns]
+        return [Order(self.items[at].cell, why) for at in turns]
 
     def _known(self, seen: Seen) -> _Known:
         key = (tuple(seen.runs), tuple(seen.builds.items()))
@@ -186,9 +184,13 @@ class BisectStudy:
             a, b = value(pair.a, figure), value(pair.b, figure)
             if a is not None and b is not None and not inner & set(pair.places):
                 readings.append(PairReading(*pair.places, math.log(b / a)))
-        rules = BisectRules(math.log1p(SMALLEST_PERCENT / 100), self.confidence)
-        usable = usable_of(self.last, inner)
-        posterior = Posterior(self.last, readings, usable, rules)
+        posterior = Posterior(
+            self.last,
+            readings,
+            [place for place in range(self.last + 1) if place not in inner],
+            math.log1p(SMALLEST_PERCENT / 100),
+            self.confidence,
+        )
         stopped = next(
             (f"{self.versions[at].title}: {skipped[at]}" for at in (0, self.last) if at in skipped),
             "",
@@ -203,11 +205,10 @@ class BisectStudy:
     def _costs(self, seen: Seen, runs: Sequence[Observation], figure: str) -> Costs:
         seconds = [run.wall_s for run in runs if run.wall_s and value(run, figure) is not None]
         builds = [built.seconds for built in seen.builds.values() if not built.failed]
-        known = self._cells.items()
         return Costs(
             2 * median(seconds[-20:]) if seconds else NEW_PAIR_S,
             median(builds) if builds else BUILD_S,
-            frozenset(at for at, item in known if item.cell.pin in seen.builds),
+            frozenset(at for at, item in enumerate(self.items) if item.cell.pin in seen.builds),
         )
 
     def _pairs(self, seen: Seen) -> tuple[list[Pair], int | None]:
@@ -241,13 +242,10 @@ class BisectStudy:
         return self._skipped_builds(seen) | skipped
 
     def _skipped_builds(self, seen: Seen) -> dict[int, str]:
-        if not any(built.failed for built in seen.builds.values()):
-            return {}
-        items = [self.version_cell(at) for at in range(len(self.versions))]
-        failed = failed_builds(items, seen)
+        failed = failed_builds(self.items, seen)
         return {
             at: f"it cannot be built: {failed[item.cell.pin]}"
-            for at, item in enumerate(items)
+            for at, item in enumerate(self.items)
             if item.cell.pin in failed
         }
 
@@ -257,7 +255,7 @@ class BisectStudy:
         if known.stopped or isinstance(known.step, BisectEnd):
             return []
         left = max(RUNS_AHEAD - len(seen.runs), 2) // 2
-        pair = [self.version_cell(at).cell for at in (known.step.a, known.step.b)]
+        pair = [self.items[at].cell for at in (known.step.a, known.step.b)]
         return pair * left
 
     def plan(self, seen: Seen) -> tuple[Sequence[str], float | None]:
@@ -321,7 +319,7 @@ class BisectStudy:
         if best.earliest < best.final:
             count = best.final - best.earliest + 1
             name = f"one of {count} versions, {names[best.earliest].title} to {name}"
-        cell = self.version_cell(0).shared_name
+        cell = self.items[0].shared_name
         of_cell = f" of {cell}" if cell else ""
         return f"{title(known.figure)}{of_cell} {verb} {name}: probability {best.probability:.1%}"
 
@@ -343,7 +341,7 @@ class BisectStudy:
         if _differs(direct, ends):
             notes.append("the ends differ by another amount: a further version may change it, too")
         if best is not None:
-            items = [self.version_cell(at).cell for at in (best.before, best.final)]
+            items = [self.items[at].cell for at in (best.before, best.final)]
             facts = [installed_facts(seen.nodes, item.system, item.pin) for item in items]
             also = differing(*facts)[:MOST_ALSO] if all(facts) else []
             notes += [f"installed: {'; '.join(also)}"] if also else []

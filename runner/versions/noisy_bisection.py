@@ -24,9 +24,10 @@ has at least the asked probability, and was compared with the one before it in C
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,7 @@ CONFIRMING = 2  # pairs of the version that changed it and the one before
 OF_A_BUILD = 3.0  # pairs that a new version is likely to be used for
 
 
-@dataclass(frozen=True)
-class PairReading:
+class PairReading(NamedTuple):
     """A pair of runs: the numbers of two versions, the earlier first, and log(later / earlier)."""
 
     a: int
@@ -49,11 +49,10 @@ class PairReading:
     change: float
 
 
-@dataclass(frozen=True)
-class PairGroup:
-    """Versions that cannot be distinguished, by the first and the last, and their probability.
+class PairGroup(NamedTuple):
+    """Versions that cannot be distinguished, and the probability that one of them changed it.
 
-    `before` is the last version before them that can run; `last` can run, too.
+    `before` is the last version before them that can run, `final` the last of them, which can, too.
     """
 
     before: int
@@ -66,8 +65,7 @@ class PairGroup:
         return self.before + 1
 
 
-@dataclass(frozen=True)
-class BisectStep:
+class BisectStep(NamedTuple):
     """The next pair to run, and why: ends, halves, confirms."""
 
     a: int
@@ -75,24 +73,13 @@ class BisectStep:
     why: str
 
 
-@dataclass(frozen=True)
-class BisectEnd:
+class BisectEnd(NamedTuple):
     """How it ended: the versions, one of which changed the figure, or None: no change."""
 
     group: PairGroup | None
-    probability: float
 
 
-@dataclass(frozen=True)
-class BisectRules:
-    """When to stop; `smallest` is the smallest change that counts, as a logarithm."""
-
-    smallest: float
-    confidence: float = 0.99
-
-
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Seconds of a pair of runs and of a build, and which versions are built."""
 
     pair_s: float = 1.0
@@ -102,12 +89,13 @@ class Costs:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of n changes after some pairs; `usable` are the versions that can run."""
+    """What is known of n changes after some pairs, and when that is enough."""
 
     count: int  # n: the number of the last version
     readings: Sequence[PairReading]
-    usable: Sequence[int]  # in order, 0 and n among them
-    rules: BisectRules
+    usable: Sequence[int]  # the versions that can run, in order, 0 and n among them
+    smallest: float  # the smallest change that counts, as a logarithm
+    confidence: float = 0.99
 
     @cached_property
     def groups(self) -> list[PairGroup]:
@@ -165,7 +153,7 @@ class Posterior:
 
     @cached_property
     def _sizes(self) -> Floats:
-        sizes = np.geomspace(self.rules.smallest, max(MOST_CHANGE, 2 * self.rules.smallest), SIZES)
+        sizes = np.geomspace(self.smallest, max(MOST_CHANGE, 2 * self.smallest), SIZES)
         return np.concatenate((-sizes[::-1], sizes))
 
 
@@ -186,17 +174,17 @@ def _log_t(distance: Floats, scale: Floats) -> Floats:
 
 def next_step(posterior: Posterior, costs: Costs) -> BisectStep | BisectEnd:
     """Return the next pair, or how it ended."""
-    final, rules = posterior.count, posterior.rules
+    final, confidence = posterior.count, posterior.confidence
     ends = sum((item.a, item.b) == (0, final) for item in posterior.readings)
-    if ends >= FEWEST_OF_ENDS and posterior.no_change >= rules.confidence:
-        return BisectEnd(None, posterior.no_change)
-    if ends < FEWEST_OF_ENDS or posterior.no_change > 1 - rules.confidence:
+    if ends >= FEWEST_OF_ENDS and posterior.no_change >= confidence:
+        return BisectEnd(None)
+    if ends < FEWEST_OF_ENDS or posterior.no_change > 1 - confidence:
         return BisectStep(0, final, "ends")
     best = max(posterior.groups, key=lambda item: item.probability)
-    if best.probability >= rules.confidence or len(posterior.usable) == 2:
+    if best.probability >= confidence or len(posterior.usable) == 2:
         direct = sum((item.a, item.b) == (best.before, best.final) for item in posterior.readings)
         if direct >= CONFIRMING:
-            return BisectEnd(best, best.probability)
+            return BisectEnd(best)
         return BisectStep(best.before, best.final, "confirms")
     middle = _most_telling(posterior, costs)
     runs = [sum(end in (item.a, item.b) for item in posterior.readings) for end in (0, final)]
@@ -221,8 +209,3 @@ def _most_telling(posterior: Posterior, costs: Costs) -> int:
 def _entropy(share: float) -> float:
     """Return the bits that a yes or no of that probability tells."""
     return -sum(p * math.log2(p) for p in (share, 1 - share) if p > 0)
-
-
-def usable_of(count: int, skipped: Collection[int]) -> list[int]:
-    """Return the numbers of the versions that can run, 0 to `count`."""
-    return [version for version in range(count + 1) if version not in skipped]

@@ -152,9 +152,9 @@ def test_noise_crowns_nobody() -> None:
 
 
 def test_none_legal_and_none_runs() -> None:
-    refused = [replace(one, refused="heads do not divide") for one in GRID]
-    assert Search(refused).next([]) == SearchEnd("none_legal")
-    assert Search([]).next([]) == SearchEnd("none_legal")
+    for nothing in ([replace(one, refused="heads do not divide") for one in GRID], []):
+        with pytest.raises(ValueError, match="no candidate is legal"):
+            Search(nothing)
     traps = {one: (lambda *_, one=one: Trial(one, "short", "failed")) for one in IDS}
     machine = Machine(TIMES, traps)
     assert machine.finish(Search(GRID)) == SearchEnd("none_ran")

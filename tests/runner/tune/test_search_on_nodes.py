@@ -44,10 +44,9 @@ def test_the_fastest_wins_by_its_long_runs(tmp_path: Path) -> None:
     lengths = {run["train_iters"] for run in tuning.runs}
     assert lengths == {16, 40}
     assert tuning.runs[0] == {"micro_batch_size": 4, "zero_stage": 0, "train_iters": 16}
-    default, thumb, second = tuned.tables[0].rows
+    default, second = tuned.tables[0].rows
     assert 14 < default["percent"] < 20
     assert default["low"] > 0
-    assert thumb["by"] == "it is the winner"
     assert second["to"] == "faster than the second"
 
 

@@ -2,24 +2,26 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
 from runner.versions.noisy_bisection import (
     BisectEnd,
-    BisectRules,
     BisectStep,
     Costs,
     PairReading,
     Posterior,
     next_step,
-    usable_of,
 )
 
 LAST = 30
-RULES = BisectRules(math.log(1.01), 0.99)
 Noise = Callable[[random.Random], float]
+
+
+def known_of(readings: list[PairReading], skipped: Collection[int] = ()) -> Posterior:
+    usable = [version for version in range(LAST + 1) if version not in skipped]
+    return Posterior(LAST, readings, usable, math.log(1.01))
 
 
 def normal(generator: random.Random) -> float:
@@ -38,7 +40,7 @@ def searched(
     readings: list[PairReading] = []
     built = {0, LAST}
     while len(readings) < 300:
-        known = Posterior(LAST, readings, usable_of(LAST, skipped), RULES)
+        known = known_of(readings, skipped)
         step = next_step(known, Costs(1.0, 4.0, frozenset(built)))
         if isinstance(step, BisectEnd):
             return step, readings
@@ -80,10 +82,9 @@ def test_exact_figures_need_few_pairs() -> None:
 
 
 def test_ends_come_first_and_a_version_that_is_built_is_cheaper() -> None:
-    usable = usable_of(LAST, ())
-    assert next_step(Posterior(LAST, [], usable, RULES), Costs()) == BisectStep(0, LAST, "ends")
+    assert next_step(known_of([]), Costs()) == BisectStep(0, LAST, "ends")
     sure = [PairReading(0, LAST, 0.04)] * 6
-    known = Posterior(LAST, sure, usable, RULES)
+    known = known_of(sure)
     step = next_step(known, Costs(1.0, 100.0))
     assert isinstance(step, BisectStep)
     assert {step.a, step.b} & {14, 15, 16}
@@ -94,7 +95,7 @@ def test_ends_come_first_and_a_version_that_is_built_is_cheaper() -> None:
 
 def test_probabilities_add_up() -> None:
     readings = [PairReading(0, LAST, 0.03), PairReading(0, 10, 0.0), PairReading(10, LAST, 0.05)]
-    known = Posterior(LAST, readings, usable_of(LAST, {3}), RULES)
+    known = known_of(readings, {3})
     total = known.no_change + sum(one.probability for one in known.groups)
     assert total == pytest.approx(1.0)
     assert known.before_or_at(LAST) == pytest.approx(1.0)
