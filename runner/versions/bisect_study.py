@@ -69,18 +69,19 @@ FIGURES = {
 Figure = Literal["speed", "memory"]
 
 
-class Pair(NamedTuple):
-    """Two runs that took turns, the earlier version's first."""
+class Placed(NamedTuple):
+    """A run, and the place of its version."""
 
-    a: Observation
-    b: Observation
-    places: tuple[int, int]
+    place: int
+    run: Observation
 
 
 class _Known(NamedTuple):
-    """What some runs say: `single` is the place of a run whose pair lacks the other one."""
+    """What some runs say. `paired`: two that took turns behind each other, the earlier version's
+    first; `single` is the place of a run whose pair lacks the other one.
+    """
 
-    pairs: Sequence[Pair]
+    paired: Sequence[Placed]
     single: int | None
     skipped: dict[int, str]
     figure: str
@@ -144,13 +145,12 @@ class BisectStudy:
         if known.stopped or isinstance(known.step, BisectEnd):
             return End(known.stopped)
         step = known.step
-        places = {0, self.last, *(at for pair in known.pairs for at in pair.places)}
-        places = (places - known.skipped.keys()) | {step.a, step.b}
+        ran = [one.place for one in known.paired]
+        places = ({0, self.last, *ran} - known.skipped.keys()) | {step.a, step.b}
         if missing := to_build([self.items[at] for at in sorted(places)], seen):
             return Build(missing)
-        runs = [at for pair in known.pairs for at in pair.places]
         turns = [step.a, step.b]
-        if (runs.count(step.a) + runs.count(step.b)) % 2:
+        if (ran.count(step.a) + ran.count(step.b)) % 2:
             turns.reverse()
         if known.single in turns:
             turns.remove(known.single)
@@ -171,19 +171,18 @@ class BisectStudy:
         return self._last[key]
 
     def _worked_out(self, seen: Seen) -> _Known:
-        pairs, single = self._pairs(seen)
-        runs = [run for pair in pairs for run in (pair.a, pair.b)]
+        paired, single = self._paired(seen)
+        keys = FIGURES[self.figure]
         figure = next(
-            (key for key in FIGURES[self.figure] if any(run.figures.get(key) for run in runs)),
-            FIGURES[self.figure][0],
+            (key for key in keys if any(run.figures.get(key) for _, run in paired)), keys[0]
         )
-        skipped = self._skipped(seen, pairs, figure)
+        skipped = self._skipped(seen, paired, figure)
         inner = skipped.keys() - {0, self.last}
         readings = []
-        for pair in pairs:
-            a, b = value(pair.a, figure), value(pair.b, figure)
-            if a is not None and b is not None and not inner & set(pair.places):
-                readings.append(PairReading(*pair.places, math.log(b / a)))
+        for a, b in zip(paired[::2], paired[1::2], strict=True):
+            earlier, later = value(a.run, figure), value(b.run, figure)
+            if earlier and later and not inner & {a.place, b.place}:
+                readings.append(PairReading(a.place, b.place, math.log(later / earlier)))
         posterior = Posterior(
             self.last,
             readings,
@@ -195,12 +194,12 @@ class BisectStudy:
             (f"{self.versions[at].title}: {skipped[at]}" for at in (0, self.last) if at in skipped),
             "",
         )
-        step = next_step(posterior, self._costs(seen, runs, figure))
-        if len(pairs) * 2 >= MOST and not isinstance(step, BisectEnd):
+        step = next_step(posterior, self._costs(seen, [run for _, run in paired], figure))
+        if len(paired) >= MOST and not isinstance(step, BisectEnd):
             stopped = stopped or (
                 f"{MOST} runs were made, and it is not sure yet: runs of more steps help"
             )
-        return _Known(pairs, single, skipped, figure, posterior, step, stopped)
+        return _Known(paired, single, skipped, figure, posterior, step, stopped)
 
     def _costs(self, seen: Seen, runs: Sequence[Observation], figure: str) -> Costs:
         seconds = [run.wall_s for run in runs if run.wall_s and value(run, figure) is not None]
@@ -211,29 +210,28 @@ class BisectStudy:
             frozenset(at for at, item in enumerate(self.items) if item.cell.pin in seen.builds),
         )
 
-    def _pairs(self, seen: Seen) -> tuple[list[Pair], int | None]:
-        """Return the pairs that ran, and the place of a last run without its other one."""
-        pairs: list[Pair] = []
-        single: Observation | None = None
+    def _paired(self, seen: Seen) -> tuple[list[Placed], int | None]:
+        """Return the runs of pairs, and the place of a last run without its other one."""
+        paired: list[Placed] = []
+        single: Placed | None = None
         for run in seen.repeats:
-            if run.cell not in self._places:
+            one = Placed(self._places.get(run.cell, -1), run)
+            if one.place < 0:
                 continue
-            if single is None or single.cell == run.cell:
-                single = run
+            if single is None or single.place == one.place:
+                single = one
                 continue
-            a, b = sorted((single, run), key=lambda each: self._places[each.cell])
-            pairs.append(Pair(a, b, (self._places[a.cell], self._places[b.cell])))
+            paired += sorted((single, one), key=lambda each: each.place)
             single = None
-        return pairs, None if single is None else self._places[single.cell]
+        return paired, single and single.place
 
-    def _skipped(self, seen: Seen, pairs: Sequence[Pair], figure: str) -> dict[int, str]:
+    def _skipped(self, seen: Seen, paired: Sequence[Placed], figure: str) -> dict[int, str]:
         """Return why, of the versions that cannot be built, or whose runs failed too often."""
         failures: dict[int, list[str]] = {}
-        for pair in pairs:
-            for run, place in zip((pair.a, pair.b), pair.places, strict=True):
-                if value(run, figure) is None:
-                    why = run.reason or f"its log does not show {figure}"
-                    failures.setdefault(place, []).append(why)
+        for place, run in paired:
+            if value(run, figure) is None:
+                why = run.reason or f"its log does not show {figure}"
+                failures.setdefault(place, []).append(why)
         skipped = {
             at: f"its runs fail: {why[-1]}"
             for at, why in failures.items()
@@ -297,11 +295,6 @@ class BisectStudy:
                 "no_change": posterior.no_change,
                 "change": _numbers(direct),
                 "ends": _numbers(ends),
-                "versions": [
-                    {"value": item.value, "label": item.label, "subject": item.subject}
-                    | {"skipped": known.skipped.get(at, "")}
-                    for at, item in enumerate(self.versions)
-                ],
             },
         )
 
@@ -345,17 +338,16 @@ class BisectStudy:
             facts = [installed_facts(seen.nodes, item.system, item.pin) for item in items]
             also = differing(*facts)[:MOST_ALSO] if all(facts) else []
             notes += [f"installed: {'; '.join(also)}"] if also else []
-        ran = len({at for pair in known.pairs for at in pair.places})
-        runs = counted(2 * len(known.pairs), "run")
+        ran = len({one.place for one in known.paired})
+        runs = counted(len(known.paired), "run")
         notes.append(f"{runs} of {ran} of {len(versions)} versions")
         return [*notes, known.stopped] if known.stopped else notes
 
     def _table(self, known: _Known) -> AnswerTable:
         """Return the versions that ran or were skipped, with the mean of their figures."""
         found: dict[int, list[float | None]] = {at: [] for at in known.skipped}
-        for pair in known.pairs:
-            for run, at in zip((pair.a, pair.b), pair.places, strict=True):
-                found.setdefault(at, []).append(value(run, known.figure))
+        for place, run in known.paired:
+            found.setdefault(place, []).append(value(run, known.figure))
         rows: list[dict[str, Any]] = []
         for at in sorted(found):
             good = [each for each in found[at] if each is not None]
