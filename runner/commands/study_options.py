@@ -80,10 +80,10 @@ def session_of(
     from runner.versions.building import Builder
 
     here = chosen.file.resolve().parent
-    builder = Builder(chosen.inventory, chosen.runs, here, view.console) if builds else None
+    build = Builder(chosen.inventory, chosen.runs, here, view.console).build if builds else None
     hours, unit = chosen.budget or NO_BUDGET
     limits = Limits(hours, unit, RETRIES if builds else 0)
-    return Session(study, cluster, chosen.runs, engine_of, builder, limits)
+    return Session(study, cluster, chosen.runs, engine_of, build, limits)
 
 
 def percentage(low: float, high: float) -> type[float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 from node.time_words import lasts
 from runner.base.dataclass_schema import shape
@@ -57,14 +57,9 @@ class Kept:
 KEPT = OfThisVersion(shape(Kept))
 
 
-class BuildsPins(Protocol):
-    """What builds pin sets on the nodes."""
-
-    def build(self, systems: Mapping[str, PinSets]) -> dict[tuple[str, str], str]:
-        """Build each system's; return why, of those that could not be built.
-
-        Raises BuildInterruptedError.
-        """
+# Builds each system's pin sets on the nodes; returns why, of those that could not be built. Raises
+# BuildInterruptedError.
+Builds = Callable[[Mapping[str, PinSets]], Mapping[tuple[str, str], str]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class Session:
     cluster: Cluster
     runs: Path
     engine: Callable[[Cluster, Path], Any]  # engine_of
-    builder: BuildsPins | None = None
+    build: Builds | None = None
     limits: Limits = Limits()
     builds: dict[str, Built] = field(default_factory=dict)
     stopped: str = ""  # why it does not go on now
@@ -148,9 +143,9 @@ class Session:
         return self.cluster.knowing([*matrix.pins, *(cell.pin for cell in matrix.cells)])
 
     def _build(self, step: Build) -> None:
-        assert self.builder is not None
+        assert self.build is not None
         began = time.monotonic()
-        failed = self.builder.build(step.pins)
+        failed = self.build(step.pins)
         pins = [(system, pin) for system, sets in step.pins.items() for pin in sets]
         each_s = (time.monotonic() - began) / len(pins)
         for system, pin in pins:

@@ -53,7 +53,7 @@ class Bisection:
         builder = FakeBuilder(Path("inventory/local"), self.folder, self.folder)
         builder.broken = lambda pin: self.place(pin) in self.broken
         self.builders.append(builder)
-        session.builder = builder
+        session.build = builder.build
         return session
 
     def go(self, *words: str) -> Answer:

@@ -57,7 +57,7 @@ class Ci:
         held = {"head": commit(NEW, "HEAD"), "base": commit(OLD, "main"), **self.options, **more}
         study, engine = CiStudy(matrix(), **held), lambda *_: self.nodes
         limits = Limits(retry=1)
-        return Session(study, small_cluster(1), self.folder, engine, self.builder, limits)
+        return Session(study, small_cluster(1), self.folder, engine, self.builder.build, limits)
 
     def go(self, **more: Any) -> Answer:
         return self.session(**more).run(view())[0]
