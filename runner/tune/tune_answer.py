@@ -206,7 +206,7 @@ def _gain(
     """Return how much faster one is, in percent of the other's speed, with a 95 % interval."""
     unknown = {"percent": None, "low": None, "high": None}
     if ours.id == theirs.id:
-        return {"by": "it is the winner", **unknown}
+        return {"by": "it is the fastest", **unknown}
     our_figures, their_figures = (figures_of(one.id, trials) for one in (ours, theirs))
     if not our_figures or not their_figures:
         why = next((one.reason for one in trials if one.candidate == theirs.id and one.reason), "")
