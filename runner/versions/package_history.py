@@ -45,8 +45,8 @@ def between(good: str, bad: str) -> list[Version]:
 
 def versions_of(name: str, versions: list[str]) -> list[Version]:
     """Return versions of a package, in this order."""
-    output = [f"{name}=={version}" for version in versions]
-    return [Version("package", word, word) for word in output]
+    words = [f"{name}=={version}" for version in versions]
+    return [Version("package", word, word) for word in words]
 
 
 def _listed(name: str) -> list[str]:

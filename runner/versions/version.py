@@ -14,6 +14,7 @@ from node.schema import UnfitError
 from node.validated_text import FileName
 from runner.base.errors import UserError
 from runner.base.suggest import nearest
+from runner.matrix.cells import label
 from runner.matrix.pins_key import NO_COMMIT, package_of, with_commit, with_package
 from runner.study.study import PinSets, Seen
 from runner.systems.common.pins import pins
@@ -49,15 +50,10 @@ class Version:
     def title(self) -> str:
         """What a person reads: the label, a commit's digits and first line."""
         digits = self.value[:SHORT]
-        commit_digits = [] if self.kind != "commit" or self.label in digits else [digits]
-        subject = [f'"{self.subject[:60]}"'] if self.subject else []
-        return " ".join(
-            [
-                self.label if self.kind != "commit" or commit_digits else digits,
-                *commit_digits,
-                *subject,
-            ]
-        )
+        words = [self.label]
+        if self.kind == "commit":
+            words = [digits] if self.label in digits else [self.label, digits]
+        return " ".join([*words, f'"{self.subject[:60]}"'] if self.subject else words)
 
 
 def kind_of(word: str) -> Kind:
@@ -97,21 +93,14 @@ def with_version(
     cell: Cell, version: Version, sets: Mapping[str, Mapping[str, Any]]
 ) -> VersionCell:
     """Return a cell with a version; `sets` are the pin sets of its matrix. Raises UserError."""
-    name, pin_set = _pin_set(cell, version, sets)
+    pin, pin_set = _pin_set(cell, version, sets)
     other_axes = {key: value for key, value in cell.axes.items() if key not in (AXIS, "pin")}
-    shared = (
-        cell.name if cell.axes and other_axes == dict(cell.axes) else _axes_name(other_axes, cell)
-    )
+    shared = ",".join(f"{key}={label(value)}" for key, value in other_axes.items()) or cell.system
+    if cell.axes and other_axes == dict(cell.axes):
+        shared = cell.name
+    name = f"{AXIS}={version.label}" + (f",{shared}" if other_axes else "")
     axes = {AXIS: version.label, **other_axes}
-    label = f"{AXIS}={version.label}" + (f",{shared}" if other_axes else "")
-    cell_with_version = replace(cell, name=label, pin=name, axes=axes, id="")
-    return VersionCell(cell_with_version, shared, pin_set)
-
-
-def _axes_name(axes: Mapping[str, Any], cell: Cell) -> str:
-    from runner.matrix.cells import label
-
-    return ",".join(f"{key}={label(value)}" for key, value in axes.items()) or cell.system
+    return VersionCell(replace(cell, name=name, pin=pin, axes=axes, id=""), shared, pin_set)
 
 
 def _pin_set(
