@@ -295,6 +295,11 @@ class BisectStudy:
                 "no_change": posterior.no_change,
                 "change": _numbers(direct),
                 "ends": _numbers(ends),
+                "versions": [
+                    {"value": item.value, "label": item.label, "subject": item.subject}
+                    | {"skipped": known.skipped.get(at, "")}
+                    for at, item in enumerate(self.versions)
+                ],
             },
         )
 
