@@ -47,7 +47,7 @@ def new_command(
     command.add_argument(
         "--non-interactive",
         action="store_true",
-        help="never prompt: fail and name the option that gives the answer",
+        help="never prompt: fail, and name the missing option",
     )
     return command
 
@@ -76,7 +76,7 @@ def add_inventory(command: argparse.ArgumentParser) -> None:
         type=existing_path,
         default=DEFAULT_INVENTORY,
         metavar="DIR",
-        help="inventory folder (default: inventory/local, this machine)",
+        help="inventory folder (default: inventory/local, this host)",
     )
 
 

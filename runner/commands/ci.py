@@ -71,12 +71,12 @@ def add_parser(commands: Commands) -> None:
     )  # fmt: skip
     command.add_argument(
         "--threshold", action="append", default=[], metavar="QUANTITY=PERCENT%",
-        help="figure and smallest difference that counts (default: samples_per_s=3%%, or"
-        " step_time_ms where no batch is known); may be repeated",
+        help="figure and difference that counts (default: samples_per_s=3%%, else"
+        " step_time_ms=3%%); may be repeated",
     )  # fmt: skip
     command.add_argument(
         "--alarm", type=percentage(0.001, 50), default=1.0, metavar="PERCENT",
-        help="how many of 100 equal versions may be called worse (default: 1)",
+        help="how many of 100 equal ones may be worse (default: 1)",
     )  # fmt: skip
     add_study_options(command)
     command.add_argument(

@@ -35,7 +35,7 @@ def add_study_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--budget", type=budget, metavar="HOURS",
-        help="stop before this is spent: 12 or 12nh are node-hours, 96dh device-hours",
+        help="at most: 12 or 12nh node-hours, 96dh device-hours",
     )  # fmt: skip
     add_stop_after(command)
 
@@ -44,7 +44,7 @@ def add_stop_after(command: argparse.ArgumentParser) -> None:
     """Add `--stop-after`."""
     command.add_argument(
         "--stop-after", type=_seconds, metavar="S",
-        help="stop after S seconds, also within a run; the same command resumes",
+        help="stop after S seconds; the same command resumes",
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from runner.base.grid import aligned
 from runner.study.study import Answer, AnswerTable
 from runner.tables import text
 
-FORMS = ("table", "markdown", "json")
 LONGEST = 100  # letters of a cell
 
 

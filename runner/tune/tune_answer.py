@@ -6,9 +6,12 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import yaml
+
 from runner.figures.between_runs import MOST_REPEATS as MOST_TOLD
 from runner.figures.between_runs import of_values, rate_difference, repeats_to_see
 from runner.folder import names
+from runner.matrix.dialect import read_yaml
 from runner.study.study import Answer, AnswerTable
 from runner.terms.cell import Matrix
 from runner.terms.cluster import Cluster
@@ -17,8 +20,8 @@ from runner.tune.final_race import SearchEnd
 from runner.tune.knob_candidates import Candidates, RaceCandidate
 from runner.tune.search import Forecast, NextRun, Search
 from runner.tune.trials import OUT, Trial, undisturbed
-from runner.tune.winner import winner_matrix
 
+REPEATS = 3  # of the winner, in its matrix
 MOST_REFUSALS = 5  # reasons why combinations cannot run, told
 ENDS: Mapping[str, str] = {
     "decided": "the winner is faster than each other finalist",
@@ -285,3 +288,20 @@ def _pays_after(
     if not sure or ours is None or theirs is None or theirs <= ours:
         return None
     return round(took_s / (theirs - ours))
+
+
+def winner_matrix(matrix: Matrix, winner: RaceCandidate) -> str:
+    """Write the matrix of the winner alone, which bench runs."""
+    content: dict[str, Any] = dict(read_yaml(matrix.text, matrix.name))
+    for key in ("tune", "exclude", "baseline", "table", "published"):
+        content.pop(key, None)
+    content["name"] = f"{matrix.name}-winner"[:64]
+    alone = matrix.tune.systems.get(winner.long.system) if matrix.tune else None
+    content["defaults"] = {
+        **(content.get("defaults") or {}),
+        **(alone.settings if alone else {}),
+        **{key: value for key, value in winner.knobs.items() if value is not None},
+    }
+    content["repeats"] = REPEATS
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=False, width=100)
+    return f"# The fastest setting that `trainbench tune` found.\n{text}"
