@@ -2,11 +2,11 @@
 
 Bisect: each try makes a git repository of 30 commits, of which one, drawn from a seed, makes a
 trainer 4 % slower; the trainer starts within a second. Its steps are a timer in place of a device,
-10 or 10.4 ms long, and runs of one commit differ by a standard deviation of 1 %: on a shared
-machine runs of a processor differ by 20 % and more. `torch` is the same with a small model in torch
-on the processor, and 40 %. ci compares two commits of equal speed each time, which compute on the
-processor; each `worse` is a false alarm. Everything else is real: git, builds, processes of this
-machine, clocks.
+30 or 31.2 ms long (a busy machine wakes it a millisecond late), and runs of one commit differ by a
+standard deviation of 1 %: on a shared machine runs of a processor differ by 20 % and more. `torch`
+is the same with a small model in torch on the processor, and 40 %. ci compares two commits of equal
+speed each time, which compute on the processor; each `worse` is a false alarm. Everything else is
+real: git, builds, processes of this machine, clocks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def program(trainer: str, *, slow: bool) -> str:
     if trainer == "torch":
         return MODEL.replace("COUNT", "28" if slow else "20")
     if trainer == "waiting":
-        return waiting(10.4 if slow else 10.0, noise=0.01, steps=100)
+        return waiting(31.2 if slow else 30.0, noise=0.01, steps=40)
     return loop(100_000, steps=100)
 
 
