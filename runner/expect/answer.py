@@ -15,8 +15,6 @@ from runner.expect.references import Speed
 PUBLISHED, OURS, OWN = "published by others", "measured by this project", "your campaigns"
 FEW = 3  # figures from which on their range says what is usual
 _UNIT = "tokens/s per device"
-# A source that does not say one of these, where all else is the same, is not another condition.
-_MAY_BE_UNKNOWN = ("micro batch", conditions.RECOMPUTATION, conditions.SPLIT)
 
 
 @dataclass(frozen=True)
@@ -28,16 +26,6 @@ class Expectation:
     differences: tuple[ConditionDifference, ...] = ()
 
     @property
-    def same(self) -> bool:
-        """Whether the conditions are the same."""
-        return not self.differences
-
-    @property
-    def comparable(self) -> bool:
-        """Whether device, size of the model and precision are the same."""
-        return not any(difference.incomparable for difference in self.differences)
-
-    @property
     def rates(self) -> list[float]:
         """Those of the references, in tokens/s of one device."""
         return [reference.tokens_per_s_per_device for reference in self.references]
@@ -45,8 +33,9 @@ class Expectation:
     @property
     def percent(self) -> float | None:
         """The speed in percent of their median; None where the two cannot be compared."""
-        mine = self.subject.tokens_per_s_per_device
-        return mine / median(self.rates) * 100 if self.comparable else None
+        if any(difference.incomparable for difference in self.differences):
+            return None
+        return self.subject.tokens_per_s_per_device / median(self.rates) * 100
 
     @property
     def difference_words(self) -> str:
@@ -63,9 +52,14 @@ class Expectation:
                 f" {self._theirs}; {self.difference_words}"
             )
         percent = f"{self.percent:.0f}" if self.percent >= 10 else f"{self.percent:.2g}"
-        if self.same:
-            return f"{percent} % of {self._theirs}{self._rank}"
-        return f"{percent} % of the nearest, {self._theirs}; {self.difference_words}"
+        if self.differences:
+            return f"{percent} % of the nearest, {self._theirs}; {self.difference_words}"
+        mine, rank = self.subject.tokens_per_s_per_device, ""
+        if len(self.references) >= FEW:
+            slow, fast = mine < min(self.rates), mine > max(self.rates)
+            than = "slower than each of them" if slow else "faster than each of them"
+            rank = f", {than if slow or fast else 'within their range'}"
+        return f"{percent} % of {self._theirs}{rank}"
 
     @property
     def _theirs(self) -> str:
@@ -79,19 +73,8 @@ class Expectation:
             listing(list(dict.fromkeys(names)))
             for names in (map(_trainer, self.references), (of.model for of in self.references))
         )
-        detail = f" {nearest.device_detail}" if nearest.device_detail else ""
-        device = f"{nearest.devices} x {device_kind(nearest.device)}{detail}"
-        return f"{figure} ({trainers}; {models}; {device})"
-
-    @property
-    def _rank(self) -> str:
-        """Whether it is within their range, of FEW or more."""
-        mine = self.subject.tokens_per_s_per_device
-        if len(self.references) < FEW:
-            return ""
-        if mine < min(self.rates):
-            return ", slower than each of them"
-        return ", faster than each of them" if mine > max(self.rates) else ", within their range"
+        device = f"{nearest.devices} x {device_kind(nearest.device)} {nearest.device_detail}"
+        return f"{figure} ({trainers}; {models}; {device.strip()})"
 
 
 def expect(subject: Speed, references: Iterable[Speed]) -> Expectation | None:
@@ -101,17 +84,11 @@ def expect(subject: Speed, references: Iterable[Speed]) -> Expectation | None:
     """
     alike: dict[tuple[ConditionDifference, ...], list[Speed]] = {}
     for reference in references:
-        found = conditions.differences(subject, reference)
-        alike.setdefault(tuple(filter(_counts, found)), []).append(reference)
+        alike.setdefault(tuple(conditions.differences(subject, reference)), []).append(reference)
     if not alike:
         return None
     best = min(alike, key=lambda found: (sum(each.weight for each in found), -len(alike[found])))
     return Expectation(subject, tuple(alike[best]), best)
-
-
-def _counts(difference: ConditionDifference) -> bool:
-    unknown = difference.there == conditions.UNKNOWN_THERE
-    return not (unknown and difference.what in _MAY_BE_UNKNOWN)
 
 
 def _trainer(reference: Speed) -> str:
@@ -128,14 +105,14 @@ class SpeedAnswer:
     """A cell's or log's answer: `missing` says why it has no subject, and what to do about it."""
 
     name: str
-    subject: Speed | None = None
-    missing: str = ""
+    subject: Speed | None
+    missing: str
     expectations: tuple[tuple[str, Expectation], ...] = ()
 
     @property
     def compared(self) -> bool:
         """Whether there is a percentage of anything."""
-        return any(expectation.comparable for _, expectation in self.expectations)
+        return any(expectation.percent is not None for _, expectation in self.expectations)
 
 
 def answer(
@@ -146,12 +123,13 @@ def answer(
     own_speeds: Sequence[Speed],
 ) -> SpeedAnswer:
     """Answer for one speed; without a device, or above its peak, nothing is compared."""
-    missing = missing or (conditions.why_impossible(subject) if subject is not None else "")
-    if subject is None or missing:
+    if subject is None or (missing := missing or conditions.why_impossible(subject)):
         return SpeedAnswer(name, subject, missing)
-    others = [reference for reference in published if not reference.is_ours]
-    ours = [reference for reference in published if reference.is_ours]
-    kinds = ((PUBLISHED, others), (OURS, ours), (OWN, own_speeds))
+    kinds = (
+        (PUBLISHED, [reference for reference in published if not reference.is_ours]),
+        (OURS, [reference for reference in published if reference.is_ours]),
+        (OWN, own_speeds),
+    )
     found = ((kind, expect(subject, references)) for kind, references in kinds)
     return SpeedAnswer(name, subject, "", tuple((kind, it) for kind, it in found if it is not None))
 
@@ -199,7 +177,7 @@ def _plain(speed: SpeedAnswer) -> dict[str, Any]:
             {
                 "of": kind,
                 "percent": found.percent,
-                "same_conditions": found.same,
+                "same_conditions": not found.differences,
                 "median_tokens_per_s_per_device": median(found.rates),
                 "differences": [
                     {"what": each.what, "here": each.here, "there": each.there}

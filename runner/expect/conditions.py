@@ -16,9 +16,7 @@ from runner.figures.devices import DEVICES, find_device
 # 1.1 names round, and models of one name differ by an input embedding that is counted or not.
 ONE_MODEL, SAME_SIZE, SAME_NAME = 1.05, 1.1, 1.25
 MOST_STEPS = 6.0  # doublings that count when the nearest figure is looked for
-UNKNOWN_HERE = "not known"
-UNKNOWN_THERE = "not stated"
-RECOMPUTATION, SPLIT = "recomputation", "model parallelism"
+UNKNOWN_HERE, UNKNOWN_THERE = "not known", "not stated"
 _MEMORY = re.compile(r"(\d+) ?GB")
 _COUNTS = (  # and what a doubling weighs
     ("sequence length", "tokens_per_sample", 4),
@@ -26,27 +24,24 @@ _COUNTS = (  # and what a doubling weighs
     ("global batch", "global_batch_size", 1),
     ("micro batch", "micro_batch_size", 1),
 )
-# How the other figure was reached, by the condition; `_TOLD` has the values with words of their own
-_VERBS = {
+# How the other figure was reached, by the condition, or by it and its value
+_TOLD = {
     "device": "runs on {}",
     "device memory": "has devices of {}",
     "model": "trains {}",
     "precision": "computes in {}",
     "sequence length": "has a sequence length of {}",
     "devices": "uses {} devices",
+    "devices 1": "uses one device",
     "global batch": "has a global batch of {}",
     "micro batch": "has a micro batch of {}",
     "micro batches": "accumulates {} micro batches",
-    RECOMPUTATION: "recomputes {}",
-    SPLIT: "splits the model by {}",
-}
-_TOLD = {
-    ("devices", "1"): "uses one device",
-    ("micro batches", "1"): "accumulates nothing",
-    (RECOMPUTATION, "none"): "recomputes nothing",
-    (RECOMPUTATION, "selective"): "recomputes selected parts",
-    (RECOMPUTATION, "full"): "recomputes all layers",
-    (SPLIT, "none"): "does not split the model",
+    "micro batches 1": "accumulates nothing",
+    "recomputation none": "recomputes nothing",
+    "recomputation selective": "recomputes selected parts",
+    "recomputation full": "recomputes all layers",
+    "model parallelism": "splits the model by {}",
+    "model parallelism none": "does not split the model",
 }
 
 
@@ -66,7 +61,7 @@ class ConditionDifference:
     @property
     def words(self) -> str:
         """What the other one does: `has a global batch of 32 (here 64)`."""
-        told = _TOLD.get((self.what, self.there)) or _VERBS[self.what].format(self.there)
+        told = _TOLD.get(f"{self.what} {self.there}") or _TOLD[self.what].format(self.there)
         return f"{told} (here {self.here})"
 
 
@@ -76,14 +71,12 @@ def difference_words(found: Sequence[ConditionDifference], who: str = "it") -> s
     for at in range(len(told) - 1, 0, -1):  # it has a batch of 2, a sequence length of 8,192
         if told[at - 1].startswith("has "):
             told[at] = told[at].removeprefix("has ")
-    silent_here = [each.what for each in found if each.here == UNKNOWN_HERE and not each.there]
-    silent_there = [each.what for each in found if each.there == UNKNOWN_THERE]
-    said = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
-    parts = (
-        (f"{who} ", said),
-        ("not known here: ", ", ".join(silent_here)),
-        ("not stated there: ", ", ".join(silent_there)),
+    here, there = (
+        ", ".join(each.what for each in found if each.there == silent)
+        for silent in ("", UNKNOWN_THERE)
     )
+    said = " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
+    parts = ((f"{who} ", said), ("not known here: ", here), ("not stated there: ", there))
     return "; ".join(begin + words for begin, words in parts if words)
 
 
@@ -94,7 +87,10 @@ def device_kind(name: str) -> str:
 
 
 def differences(ours: Speed, theirs: Speed) -> Iterator[ConditionDifference]:
-    """Yield all conditions in which the two differ, or of which one side says nothing."""
+    """Yield all conditions in which the two differ, or of which one side says nothing.
+
+    Micro batch, recomputation and split are no others where the source does not state them.
+    """
     yield from _device(ours, theirs)
     yield from _size(ours, theirs)
     here, there = ours.precision, theirs.precision
@@ -102,22 +98,23 @@ def differences(ours: Speed, theirs: Speed) -> Iterator[ConditionDifference]:
         yield _words("precision", here, there, 20 if here and there else 8, True)
     for what, name, weight in _COUNTS:
         own, their = getattr(ours, name), getattr(theirs, name)
+        if their is None and what == "micro batch":
+            continue
         if own is None:  # what is known there alone splits no figures
             names = UNKNOWN_HERE, UNKNOWN_THERE if their is None else ""
             yield ConditionDifference(what, *names, weight)
         elif own != their:
             steps = min(abs(math.log2(own / their)), MOST_STEPS) if their else 1
-            there = f"{their:,}" if their else UNKNOWN_THERE
-            yield ConditionDifference(what, f"{own:,}", there, weight * steps)
-    taken, theirs_taken = _micro_batches(ours), _micro_batches(theirs)
-    if taken and theirs_taken and taken != theirs_taken:  # by sizes that have their weight
-        yield ConditionDifference("micro batches", f"{taken:,}", f"{theirs_taken:,}", 0)
-    for what, here, there in (
-        (RECOMPUTATION, ours.recomputation, theirs.recomputation),
-        (SPLIT, ours.model_parallel, theirs.model_parallel),
-    ):
-        if here != there and (what, here, there) != (SPLIT, "", "none"):
-            yield _words(what, here, there, 1 if here and there else 0.5)
+            yield _words(what, f"{own:,}", f"{their:,}" if their else "", weight * steps)
+    own, their = _micro_batches(ours), _micro_batches(theirs)
+    if own and their and own != their:  # by sizes that have their weight
+        yield _words("micro batches", f"{own:,}", f"{their:,}", 0)
+    here, there = ours.recomputation, theirs.recomputation
+    if there and here != there:
+        yield _words("recomputation", here, there, 1 if here else 0.5)
+    here, there = ours.model_parallel, theirs.model_parallel
+    if there and (here or "none") != there:
+        yield _words("model parallelism", here, there, 1 if here else 0.5)
 
 
 def _words(
@@ -155,9 +152,8 @@ def _size(ours: Speed, theirs: Speed) -> Iterator[ConditionDifference]:
 
 def _parameters(of: Speed) -> tuple[float, float] | None:
     """Return all parameters and the active ones; None where they are not known."""
-    if of.parameters_b is None:
-        return None
-    return of.parameters_b, of.active_parameters_b or of.parameters_b
+    size = of.parameters_b
+    return (size, of.active_parameters_b or size) if size else None
 
 
 def _model(of: Speed) -> str:
@@ -185,20 +181,14 @@ def _micro_batches(of: Speed) -> int:
 
 def why_impossible(speed: Speed) -> str:
     """Say that no device can be so fast, by 6 FLOPs a weight and token; empty where it may be."""
-    kind = device_kind(speed.device).replace("-", " ")
-    peaks = [
-        device.peak.get(speed.precision) or max(device.peak.values())
-        for device in DEVICES
-        if f"{device.name} ".replace("-", " ").startswith(f"{kind} ")
-    ]
-    size = _parameters(speed)
-    if size is None or not peaks or "fp4" in speed.precision:
-        return ""
-    needed = 6e-3 * size[1] * speed.tokens_per_s_per_device
-    if needed <= max(peaks):
+    kind, size = device_kind(speed.device).replace("-", " "), _parameters(speed)
+    devices = (of for of in DEVICES if f"{of.name} ".replace("-", " ").startswith(f"{kind} "))
+    peak = max((of.peak.get(speed.precision) or max(of.peak.values()) for of in devices), default=0)
+    needed = 6e-3 * size[1] * speed.tokens_per_s_per_device if size else 0
+    if not peak or "fp4" in speed.precision or needed <= peak:
         return ""
     return (
         f"impossible: it needs {needed:,.0f} TFLOP/s of each device, and the peak of {kind} is"
-        f" {max(peaks):,.0f}; give tokens/s of one device, not of all, and of a mixture of experts"
+        f" {peak:,.0f}; give tokens/s of one device, not of all, and of a mixture of experts"
         " both sizes, such as 30B-A3B"
     )

@@ -8,14 +8,13 @@ own: of a source's words a line quotes the figure with its unit, so that it is f
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from node.printable import printable
 from runner.base.errors import UserError
@@ -71,30 +70,30 @@ class Speed:
     @property
     def tokens_per_s_per_device(self) -> float:
         """The figure in the one unit in which figures are compared; 0 without a needed size."""
-        if self.unit == "tokens_per_s_per_device":
-            return self.figure
-        devices = self.devices or 1
-        if self.unit == "tokens_per_s":
-            return self.figure / devices
-        tokens = float(self.tokens_per_sample or 0)
-        if self.unit == "samples_per_s":
-            return self.figure * tokens / devices
-        seconds = self.figure / (1000 if self.unit == "step_time_ms" else 1)
-        return (self.global_batch_size or 0) * tokens / seconds / devices
+        tokens, devices = float(self.tokens_per_sample or 0), self.devices or 1
+        if self.unit.startswith("step_time"):
+            seconds = self.figure / (1000 if self.unit == "step_time_ms" else 1)
+            return (self.global_batch_size or 0) * tokens / seconds / devices
+        rate = self.figure * (tokens if self.unit == "samples_per_s" else 1)
+        return rate if self.unit == "tokens_per_s_per_device" else rate / devices
 
 
 _HINTS = get_type_hints(Speed, include_extras=True)
 MEANINGS: Mapping[str, str] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
 REQUIRED = tuple(field.name for field in fields(Speed) if field.default is MISSING)
-_FORMS = {  # what words must be
-    "unit": "|".join(UNITS),
-    "recomputation": "|".join(RECOMPUTATIONS),
-    "model_parallel": r"none|(?:[TPCE]P [1-9]\d{0,4}(?:, |$))+",
-}
-_NUMBERS: Mapping[str, tuple[type, str]] = {
-    name: (int, "a whole number of at least 1") if int in kinds else (float, "a number above 0")
+_COUNT = int, r"0{0,9}[1-9]\d{0,11}", "a whole number of at least 1"
+_NUMBER = float, r"(?=[0.]*[1-9])\d{0,15}\.?\d{0,15}(?:e[+-]?\d{1,2})?", "a number above 0"
+_FORMS: Mapping[str, tuple[type, str, str]] = {  # how a field is read, and what it must be
+    name: _COUNT if int in get_args(hint) else _NUMBER
     for name, hint in get_type_hints(Speed).items()
-    if str not in (kinds := getattr(hint, "__args__", (hint,)))
+    if hint is not str
+} | {
+    name: (str, form, MEANINGS[name])
+    for name, form in (
+        ("unit", "|".join(UNITS)),
+        ("recomputation", "|".join(RECOMPUTATIONS)),
+        ("model_parallel", r"none|(?:[TPCE]P [1-9]\d{0,4}(?:, |$))+"),
+    )
 }
 
 
@@ -140,29 +139,17 @@ def _speed(line: Mapping[str, str | None], at: str) -> Speed:
     values: dict[str, Any] = {}
     for name, field in line.items():
         if name not in MEANINGS:
-            column = printable(str(name))[:60]
             known = f"{nearest(str(name), MEANINGS)}; the columns are {', '.join(MEANINGS)}"
-            raise UserError(f"{at}: there is no column {column!r}{known}")
+            raise UserError(f"{at}: there is no column {printable(str(name))[:60]!r}{known}")
+        kind, form, must_be = _FORMS.get(name, (str, ".*", ""))
         if not (stripped := (field or "").strip()):
             continue
-        text = printable(stripped)
-        kind, must_be = _NUMBERS.get(name, (str, MEANINGS[name]))
-        try:
-            values[name] = kind(text)
-            fits = (
-                0 < values[name] < math.inf
-                if name in _NUMBERS
-                else re.fullmatch(_FORMS.get(name, ".*"), text)
-            )
-        except ValueError:
-            fits = False
-        if not fits:
+        if not re.fullmatch(form, text := printable(stripped)):
             raise UserError(f"{at}: {name} is {text[:60]!r}; it must be {must_be}")
-    for name in REQUIRED:
-        if name not in values:
-            raise UserError(f"{at}: {name} is missing; write {MEANINGS[name]}")
-    speed = Speed(**values)
-    if not 0 < speed.tokens_per_s_per_device < math.inf:
+        values[name] = kind(text)
+    if missing := [name for name in REQUIRED if name not in values]:
+        raise UserError(f"{at}: {missing[0]} is missing; write {MEANINGS[missing[0]]}")
+    if not (speed := Speed(**values)).tokens_per_s_per_device:
         raise UserError(
             f"{at}: its figure in {speed.unit} does not become tokens/s; fill in tokens_per_sample,"
             " and for a step time global_batch_size"

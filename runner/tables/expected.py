@@ -84,11 +84,11 @@ def add_expectations(table: Sequence[Row], references: Sequence[Speed] | None = 
             continue
         known = shipped() if references is None else references
         found = expect(subject, [each for each in known if not each.is_ours])
-        if found is None or not found.comparable:
+        if found is None or found.percent is None:
             continue
         row["expected"] = {
             "percent": found.percent,
-            "same": found.same,
+            "same": not found.differences,
             "differences": found.difference_words,
             "words": found.words,
         }

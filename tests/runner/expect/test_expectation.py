@@ -45,7 +45,7 @@ def found(subject: Speed, *references: Speed) -> Expectation:
 def test_the_same_conditions_give_a_percentage_of_the_median_and_whose_it_is() -> None:
     others = [replace(THEIRS, figure=figure, where=str(figure)) for figure in (800.0, 1000.0, 1100)]
     expectation = found(OURS, *others, replace(THEIRS, figure=5.0, devices=64))
-    assert expectation.same
+    assert not expectation.differences
     assert expectation.percent == pytest.approx(90)
     assert expectation.words == (
         "90 % of the median of 3: 1,000 tokens/s per device, 800 to 1,100 (torchtitan 0.2.2;"
@@ -104,7 +104,7 @@ def test_each_other_setting_is_said_beside_the_percentage_in_one_sentence(
     change: dict[str, object], words: str
 ) -> None:
     expectation = found(replace(OURS, **change), THEIRS)  # type: ignore[arg-type]
-    assert not expectation.same
+    assert expectation.differences
     assert words in expectation.words
     if "device" not in change:
         assert expectation.words.startswith("90 % of the nearest, 1,000 tokens/s per device")
@@ -122,9 +122,13 @@ def test_a_model_of_nearly_the_same_size_and_another_name_is_a_difference() -> N
     assert near.percent is not None
     assert "; it trains GPT 117M (here 125M)" in near.words
     medium = replace(THEIRS, model="GPT-2 345M", parameters_b=0.345)
-    assert found(replace(OURS, model="gpt2-medium", parameters_b=0.355), medium).same
-    assert found(replace(OURS, parameters_b=7.5), THEIRS).same  # its input embedding not counted
-    assert found(replace(OURS, parameters_b=7.5), replace(THEIRS, model="Llama 3.1 8B")).same
+    assert not found(replace(OURS, model="gpt2-medium", parameters_b=0.355), medium).differences
+    assert not found(
+        replace(OURS, parameters_b=7.5), THEIRS
+    ).differences  # its input embedding not counted
+    assert not found(
+        replace(OURS, parameters_b=7.5), replace(THEIRS, model="Llama 3.1 8B")
+    ).differences
 
 
 def test_a_small_percentage_is_not_zero() -> None:
@@ -136,7 +140,7 @@ def test_what_a_source_does_not_state_is_said() -> None:
     expectation = found(OURS, replace(THEIRS, global_batch_size=None))
     assert expectation.difference_words == "not stated there: global batch"
     # A micro batch alone may be unknown: everything that decides the work is the same.
-    assert found(OURS, replace(THEIRS, micro_batch_size=None)).same
+    assert not found(OURS, replace(THEIRS, micro_batch_size=None)).differences
 
 
 def test_memory_of_a_device_and_a_variant_that_is_not_stated_are_said() -> None:
@@ -144,7 +148,7 @@ def test_memory_of_a_device_and_a_variant_that_is_not_stated_are_said() -> None:
     theirs = replace(THEIRS, device="A100", device_detail="40 GB")
     assert found(ours, theirs).difference_words == "it has devices of 40 GB (here 80 GB)"
     variant = found(replace(OURS, device="H100"), replace(THEIRS, device="H100 SXM"))
-    assert variant.comparable
+    assert variant.percent is not None
     assert variant.difference_words == "it runs on H100 SXM (here H100)"
 
 
@@ -182,6 +186,6 @@ def test_each_of_our_own_published_figures_is_compared_without_itself() -> None:
     said = []
     for one in ours[:: len(ours) // 20][:20]:
         expectation = found(one, *(other for other in shipped() if other is not one))
-        assert expectation.comparable or list(differences(one, expectation.references[0]))
+        assert expectation.percent or list(differences(one, expectation.references[0]))
         said.append(expectation.words)
     assert len(said) == 20
