@@ -67,7 +67,8 @@ class Expectation:
         figure = f"{rate_text(median(self.rates))} {_UNIT}"
         if (count := len(self.references)) > 1:
             low, high = (rate_text(end(self.rates)) for end in (min, max))
-            figure = f"the median of {count}: {figure}, {low} to {high}"
+            spread = f", {low} to {high}" if low != high else ""
+            figure = f"the median of {count}: {figure}{spread}"
         nearest = self.references[0]
         trainers, models = (
             listing(list(dict.fromkeys(names)))

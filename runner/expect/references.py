@@ -82,7 +82,7 @@ _HINTS = get_type_hints(Speed, include_extras=True)
 MEANINGS: Mapping[str, str] = {name: hint.__metadata__[0] for name, hint in _HINTS.items()}
 REQUIRED = tuple(field.name for field in fields(Speed) if field.default is MISSING)
 _COUNT = int, r"0{0,9}[1-9]\d{0,11}", "a whole number of at least 1"
-_NUMBER = float, r"(?=[0.]*[1-9])\d{0,15}\.?\d{0,15}(?:e[+-]?\d{1,2})?", "a number above 0"
+_NUMBER = float, r"(?=[0.]*[1-9])\d{0,15}\.?\d{0,15}(?:[eE][+-]?\d{1,2})?", "a number above 0"
 _FORMS: Mapping[str, tuple[type, str, str]] = {  # how a field is read, and what it must be
     name: _COUNT if int in get_args(hint) else _NUMBER
     for name, hint in get_type_hints(Speed).items()

@@ -53,6 +53,13 @@ def test_the_same_conditions_give_a_percentage_of_the_median_and_whose_it_is() -
     )
 
 
+def test_figures_that_are_printed_alike_have_no_range() -> None:
+    others = [replace(THEIRS, figure=figure, trainer="x", version="") for figure in (207.1, 206.8)]
+    assert found(replace(OURS, figure=103.5), *others).words == (
+        "50 % of the median of 2: 207 tokens/s per device (x; Llama 3 8B; 8 x H200 SXM)"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
