@@ -37,8 +37,7 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 
 from runner.figures.between_runs import CellTimes, cell_times, rate_difference, steps_unusable
-from runner.figures.run_mean import RunMean, run_mean
-from runner.figures.student import quantile
+from runner.figures.run_mean import RunMean, quantile, run_mean
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

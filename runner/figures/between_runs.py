@@ -25,8 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.figures.run_mean import RunMean
-from runner.figures.student import quantile, quantile_80, quantile_of
+from runner.figures.run_mean import RunMean, quantile, quantile_80, quantile_of
 from runner.terms.cell import FEWEST_REPEATS
 
 CONFIDENCE_PERCENT = 95

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, harmonic_mean, median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from runner.figures.counted_steps import (
     step_time_ms,
     warmup_of,
 )
-from runner.figures.learning import last_loss
+from runner.figures.curves import last_loss
 from runner.figures.power import NO_STEP
 from runner.figures.run_mean import Drift, RunMean, drift, run_mean
 from runner.figures.warmup import begins_steady
+from runner.terms.cell import FEWEST_REPEATS
 from runner.terms.memory import MEMORY
 from runner.terms.record import NOT_ENDED, Interval, Record, missing_in_all
 
@@ -361,3 +362,32 @@ def _turned_interval(times: tuple[float, float] | None, rate: bool) -> tuple[flo
     if times is None or not rate:
         return times
     return (1 / times[1], 1 / times[0]) if times[0] > 0 else None
+
+
+class Enough(NamedTuple):
+    """Whether a cell needs no further repeat, and how sure its figure is, for people."""
+
+    met: bool
+    words: str
+
+
+def enough(records: Sequence[Record], until_percent: float) -> Enough:
+    """Judge a cell by the records of its repeats, three or more.
+
+    A cell without a run that ended ok has enough: more repeats would fail, too. At least three must
+    end ok.
+    """
+    ended = [record for record in records if record.status not in NOT_ENDED]
+    good = sum(record.status == "ok" for record in ended)
+    repeats = f"{len(ended)} repeats"
+    if not good:
+        return Enough(True, f"none of {repeats} ended ok")
+    times = cell_statistics(ended).times
+    if times is None:
+        return Enough(True, f"no speed was measured in {repeats}")
+    if good < FEWEST_REPEATS:
+        return Enough(False, f"{good} of {repeats} ended ok")
+    if times.interval is None:
+        return Enough(False, f"no interval after {repeats}: {times.missing}")
+    half = (times.interval[1] / times.mean - 1) * 100
+    return Enough(half <= until_percent, f"± {half:.1f} % after {repeats}")

@@ -24,8 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from runner.figures.run_mean import Floats
-from runner.figures.student import tail
+from runner.figures.run_mean import Floats, tail
 from runner.figures.warmup import MAD_TO_SIGMA
 
 FEWEST_POINTS = 5

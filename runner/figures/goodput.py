@@ -9,10 +9,11 @@ step. docs/how-to/goodput.md has the definitions of others beside this one.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean, median, stdev
 from typing import NamedTuple
 
-from runner.figures.student import quantile
+from runner.figures.run_mean import quantile
 from runner.terms.story import AttemptSeen, FaultSeen, StepSeen, Story, TrainedSession
 
 # The parts of a run's time, in the order of the bar; they add up to all of it.
@@ -32,10 +33,7 @@ PARTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one failure cost, in seconds from the fault on; `lost_steps` were done again.
-
-    `again_s`: until a step was done that had not been done before.
-    """
+    """What one failure cost, in seconds from the fault on; `lost_steps` were done again."""
 
     kind: str
     notice_s: float
@@ -43,7 +41,6 @@ class Recovery:
     restart_s: float
     start_s: float
     load_s: float
-    again_s: float | None
     lost_steps: int
 
     @property
@@ -68,9 +65,7 @@ class Goodput:
     `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its runs.
     """
 
-    policy: str
     percent: float
-    runs: int
     total_s: float
     parts: Mapping[str, float]
     faults: int
@@ -121,9 +116,7 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
     faults = sum(len(story.faults) for story in measured)
     iterations = max(_last_iteration(session) for session in sessions)
     return Goodput(
-        policy=measured[0].policy,
         percent=100 * sum(parts["counted"] for parts in item) / sum(totals),
-        runs=len(measured),
         total_s=fmean(totals),
         parts={name: fmean(parts[name] for parts in item) for name in PARTS},
         faults=faults,
@@ -138,12 +131,8 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
 
 
 def _first_began(session: TrainedSession) -> float:
-    first_step = session.steps[0]
-    return (
-        session.began
-        if session.began is not None
-        else first_step.at - first_step.seconds - first_step.paused_s
-    )
+    first = session.steps[0]
+    return first.at - first.seconds - first.paused_s if session.began is None else session.began
 
 
 def _first_excess(session: TrainedSession) -> float:
@@ -262,55 +251,33 @@ def _counting(story: Story) -> dict[int, StepSeen]:
 def recoveries_of(story: Story) -> Iterator[Recovery]:
     """Yield what each failure cost that another attempt, or session, went on after."""
     reached = 0
-    for number, attempt in enumerate(story.attempts):
-        for position, session in enumerate(attempt.sessions):
+    for attempt, after in zip_longest(story.attempts, story.attempts[1:]):
+        for session, later in zip_longest(attempt.sessions, attempt.sessions[1:]):
             reached = max(reached, _last_iteration(session))
-            later = attempt.sessions[position + 1] if position + 1 < len(attempt.sessions) else None
-            if later is not None and later.steps and attempt.faults:
-                yield _within(attempt, session, later, reached)
-        after = next((item for item in story.attempts[number + 1 :] if item.sessions), None)
-        if after is None or not attempt.faults or not after.sessions[0].steps:
-            continue
-        if after is not story.attempts[number + 1]:
-            continue  # what came between failed before its first step
-        yield _between(attempt, after, reached)
+            if later and later.steps and attempt.faults:  # the launcher itself went on (torchrun)
+                began = _first_began(later)
+                before = (fault for fault in reversed(attempt.faults) if fault.at <= began)
+                fault = next(before, attempt.faults[0])
+                born = began if later.began is None else max(fault.at, began - later.start_s)
+                yield _recovery(fault, (fault.at, fault.at, born), later, reached)
+        if after and after.sessions and after.sessions[0].steps and attempt.faults:
+            times = attempt.noticed, attempt.ended, after.began
+            yield _recovery(attempt.faults[-1], times, after.sessions[0], reached)
 
 
-def _between(attempt: AttemptSeen, after: AttemptSeen, reached: int) -> Recovery:
-    fault, session = attempt.faults[-1], after.sessions[0]
-    began = _first_began(session)
+def _recovery(
+    fault: FaultSeen, times: tuple[float, float, float], session: TrainedSession, reached: int
+) -> Recovery:
+    """Return what a failure cost that was noticed, and whose processes had ended and were born
+    again, at these times; `session` went on after it.
+    """
+    noticed, ended, born = times
     return Recovery(
         kind=fault.kind,
-        notice_s=max(0.0, attempt.noticed - fault.at),
-        end_s=max(0.0, attempt.ended - attempt.noticed),
-        restart_s=max(0.0, after.began - attempt.ended),
-        start_s=max(0.0, began - after.began - session.load_s),
+        notice_s=max(0.0, noticed - fault.at),
+        end_s=max(0.0, ended - noticed),
+        restart_s=max(0.0, born - ended),
+        start_s=max(0.0, _first_began(session) - born - session.load_s),
         load_s=session.load_s,
-        again_s=_again(after.sessions, reached, fault.at),
         lost_steps=max(0, reached - session.iteration),
     )
-
-
-def _within(
-    attempt: AttemptSeen, session: TrainedSession, later: TrainedSession, reached: int
-) -> Recovery:
-    """Return what a failure cost after which the launcher itself went on (torchrun)."""
-    began = _first_began(later)
-    before = [fault for fault in attempt.faults if fault.at <= began]
-    fault = before[-1] if before else attempt.faults[0]
-    born = max(fault.at, began - later.start_s) if later.began is not None else began
-    return Recovery(
-        kind=fault.kind,
-        notice_s=0.0,
-        end_s=0.0,
-        restart_s=max(0.0, born - fault.at),
-        start_s=max(0.0, began - born - later.load_s),
-        load_s=later.load_s,
-        again_s=_again((later,), reached, fault.at),
-        lost_steps=max(0, reached - later.iteration),
-    )
-
-
-def _again(sessions: Sequence[TrainedSession], reached: int, since: float) -> float | None:
-    steps = [step for session in sessions for step in session.steps if step.iteration > reached]
-    return steps[0].at - since if steps else None

@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runner.figures.loss_curves import Curve, loss_kind, read_alike, spans_of
-from runner.figures.student import quantile_of
+from runner.figures.curves import Curve, loss_kind, read_alike, spans_of
+from runner.figures.run_mean import quantile_of
 from runner.figures.warmup import MAD_TO_SIGMA
 from runner.terms.cell import SEED
 from runner.terms.record import DATA_PARALLEL, Record

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from runner.figures.between_runs import CONFIDENCE_PERCENT
 from runner.figures.counted_steps import step_time_ms
-from runner.figures.loss_curves import Spans, loss_kind, spans_of
+from runner.figures.curves import Spans, loss_kind, spans_of
 from runner.figures.power import samples_between
 from runner.terms.cell import SEED
 from runner.terms.record import Record

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from runner.base.errors import UserError
 from runner.base.text import counted
-from runner.figures.enough import Enough, enough
+from runner.figures.cell_statistics import Enough, enough
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign
 from runner.launch.engine import Wanted

@@ -15,7 +15,7 @@ from node.program_output import os_error_words
 from runner.base.console import Screen, one_line
 from runner.base.streams import Leaving
 from runner.base.text import counted
-from runner.figures.enough import Enough
+from runner.figures.cell_statistics import Enough
 from runner.folder import events
 from runner.folder.attempt import Attempt, RunFolder
 from runner.folder.campaign import Campaign

@@ -11,8 +11,7 @@ from pandas import DataFrame
 
 from node.printable import printable
 from runner.figures.counted_steps import late_intervals, warmup_of
-from runner.figures.measured_cell import MeasuredCell
-from runner.figures.run_curves import (
+from runner.figures.curves import (
     Points,
     loss_curve,
     step_times,
@@ -20,6 +19,7 @@ from runner.figures.run_curves import (
     times,
     validation_curve,
 )
+from runner.figures.measured_cell import MeasuredCell
 from runner.report.bars import throughput_bars
 from runner.report.groups import MOST_CURVES, MOST_PANELS, axes_of, groups, labels, places
 from runner.report.links import href

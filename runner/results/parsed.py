@@ -17,7 +17,7 @@ from runner.figures.cell_statistics import (
     summarise,
 )
 from runner.figures.counted_steps import counted_intervals, measured
-from runner.figures.learning import diverged_at
+from runner.figures.curves import diverged_at
 from runner.figures.planned import is_short, planned, spacing
 from runner.logs.kind import Kind, Readers
 from runner.logs.logged_step import LoggedStep, unmeasured

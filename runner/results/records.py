@@ -9,7 +9,7 @@ from typing import Any
 from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.figures.cell_statistics import WITHOUT_NUMBERS
-from runner.figures.matmul_reference import multiplied_in, reached
+from runner.figures.devices import multiplied_in, reached
 from runner.folder import names
 from runner.folder.attempt import Attempt
 from runner.folder.campaign import Campaign

@@ -40,7 +40,6 @@ def story_of(attempts: Sequence[Attempt]) -> Story | None:
     cell = newest_run.cell
     system = load_system(cell.system)
     return Story(
-        policy=cell.recovery or "none",
         attempts=seen,
         global_batch_size=system.batch_size(system.typed(cell)),
         sample_length=system.tokens_per_sample(system.typed(cell)),

@@ -7,8 +7,6 @@ from runner.figures.publishable import (
     CellEvidence,
     Hosts,
     at_once,
-    in_its_campaign,
-    on_its_nodes,
     verdict,
 )
 from runner.figures.resumed import resumed
@@ -21,7 +19,8 @@ def add_verdicts(
 ) -> None:
     """Judge each row by itself, and by what it is compared with: its baseline, else all others."""
     records = [record for cell in cells for record in cell.records]
-    shared, beside = at_once(records, on_its_nodes), at_once(records, in_its_campaign)
+    shared = at_once(records, lambda run: run.hosts)
+    beside = at_once(records, lambda run: (run.campaign,))
     everywhere = _nodes(cells)
     for cell, against, row in zip(cells, compared, table, strict=True):
         goes_on = resumed(cell.records, records)

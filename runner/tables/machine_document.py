@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.base.escapes import json_text, plain
-from runner.figures.run_curves import Points, loss_curve, step_times, thinned, validation_curve
+from runner.figures.curves import Points, loss_curve, step_times, thinned, validation_curve
 from runner.tables.campaign_document import CampaignDocument
 from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import RowRun

@@ -75,9 +75,8 @@ class AttemptSeen:
 
 @dataclass(frozen=True)
 class Story:
-    """All attempts of one repeat that went on from each other; `policy` is how."""
+    """All attempts of one repeat that went on from each other."""
 
-    policy: str
     attempts: tuple[AttemptSeen, ...]
     global_batch_size: int | None = None
     sample_length: int | None = None

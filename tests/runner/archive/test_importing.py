@@ -13,7 +13,7 @@ from runner.__main__ import main
 from runner.archive.imported_cells import names_of
 from runner.base.errors import UserError
 from runner.commands.parse import parse
-from runner.figures.learning import last_loss
+from runner.figures.curves import last_loss
 from runner.folder.campaign import Campaign
 from runner.results.records import records_of
 from runner.tables.build import measured

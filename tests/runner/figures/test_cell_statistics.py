@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runner.figures.between_runs import of_values
 from runner.figures.cell_statistics import WITHOUT_NUMBERS, cell_statistics, runs_that_count
 from runner.figures.counted_steps import counted_intervals
-from runner.figures.learning import last_loss
+from runner.figures.curves import last_loss
 from runner.terms.memory import MEMORY
 from runner.terms.record import STATUSES, Interval, Measurement, Record
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runner.figures import changes
 from runner.figures.changes import FEWEST_POINTS, FEWEST_SIDE, change_points
-from runner.figures.student import tail
+from runner.figures.run_mean import tail
 
 Floats = NDArray[np.float64]
 MANY = 100  # series of each kind and length

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.figures.matmul_reference import multiplied_in, reached
+from runner.figures.devices import multiplied_in, reached
 from runner.tables.campaign_table import to_csv, to_table
 from runner.terms.product import WEEK_S, Product, Products
 from runner.terms.record import Reached

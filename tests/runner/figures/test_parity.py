@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.figures.loss_curves import Curve, curve_of, read_alike, spans_of
+from runner.figures.curves import Curve, curve_of, read_alike, spans_of
 from runner.figures.parity import compare, parity, start_differs, task_differs
 from runner.tables.campaign_table import to_markdown, to_table
 from runner.terms.record import Interval, LossKind, Measurement, Record

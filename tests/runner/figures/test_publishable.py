@@ -13,8 +13,6 @@ from runner.figures.publishable import (
     CODES,
     CellEvidence,
     at_once,
-    in_its_campaign,
-    on_its_nodes,
     verdict,
 )
 from runner.figures.target import Alike
@@ -173,8 +171,8 @@ def test_runs_that_overlap_on_a_node_are_side_by_side() -> None:
     other = replace(elsewhere, cell="f", cell_id="f-1", campaign="another")
     runs = [after, late, within, first, elsewhere, other]
     shared = {("a-1", 1): "b", ("b-1", 1): "a", ("c-1", 1): "a"}
-    assert at_once(runs, on_its_nodes) == shared
-    assert at_once(runs, in_its_campaign) == {**shared, ("e-1", 1): "a"}
+    assert at_once(runs, lambda run: run.hosts) == shared
+    assert at_once(runs, lambda run: (run.campaign,)) == {**shared, ("e-1", 1): "a"}
 
 
 @pytest.mark.parametrize("status", ["failed", "did_not_run", "unreadable", *NOT_ENDED])

@@ -32,7 +32,7 @@ def trained(folder: Path, steps: int, lie: str = "") -> list[TrainedSession]:
 
 def record(cell: str, sessions: list[TrainedSession], **more: object) -> Record:
     attempts = tuple(AttemptSeen(0.0, 1.0, 1.0, sessions=(one,)) for one in sessions)
-    story = Story("restart", attempts)
+    story = Story(attempts)
     made = Record("c", cell, cell, "torch_gpt", "ok", "", story=story)
     return replace(made, **more)  # type: ignore[arg-type]
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.figures.run_mean import FEWEST, run_mean
-from runner.figures.student import quantile, quantile_80
+from runner.figures.run_mean import FEWEST, quantile, quantile_80, run_mean
 
 RANDOM = np.random.default_rng
 

@@ -18,8 +18,8 @@ import pytest
 from numpy.typing import NDArray
 
 from runner.figures.cell_figures import cell_figures
+from runner.figures.curves import Spans
 from runner.figures.flops import Decoder
-from runner.figures.loss_curves import Spans
 from runner.figures.measured_cell import measured_cell
 from runner.figures.target import (
     LEVEL,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.figures.learning import diverged_at
+from runner.figures.curves import diverged_at
 from runner.logs.decoding import whole_lines
 from runner.logs.kinds import KINDS
 from runner.logs.logged_step import LoggedStep

@@ -173,7 +173,7 @@ def faulted(name: str, policy: str, lost_s: Sequence[float], **axes: object) -> 
             ),
         )
         one = record(name, axes={"nodes": 1, "recovery": policy, **axes})
-        runs.append(replace(one, repeat=repeat, story=Story(policy, attempts)))
+        runs.append(replace(one, repeat=repeat, story=Story(attempts)))
     return runs
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runner.figures.between_runs import of_values, rate_difference
-from runner.figures.student import quantile, quantile_of, tail
+from runner.figures.run_mean import quantile, quantile_of, tail
 from runner.tune.final_race import SearchEnd, race
 
 

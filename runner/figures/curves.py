@@ -1,4 +1,4 @@
-"""Losses of runs, each with the iterations that it is the mean of, read alike. Pure.
+"""A run's loss and step time over its iterations: its last loss, points, curves read alike. Pure.
 
 A log's loss is that of one iteration, or the mean over all iterations of its line (LossKind). Two
 logs are read where both are known over the same iterations: a mean of ten is held against the mean
@@ -6,14 +6,83 @@ of ten losses that another log has of each iteration, never against one loss.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
-from runner.figures.learning import logged_loss
-from runner.terms.record import LossKind, Record
+from runner.figures.counted_steps import step_time_ms
+from runner.terms.record import Interval, LossKind, Record
 
 Curve = Mapping[int, float]  # iteration to loss
 Span = tuple[int, int]  # the iterations before it, and its last one
 Spans = Mapping[Span, float]
+Points = list[tuple[float, float]]  # (iteration, value)
+
+
+def logged_loss(line: Interval) -> float | None:
+    """Return the loss of a line, NaN where it was not finite; None without one.
+
+    An iteration that the optimiser skipped, for its gradients overflowed, says nothing.
+    """
+    loss = math.nan if line.loss is None and line.nan > 0 else line.loss
+    return None if loss is None or (line.skipped > 0 and not math.isfinite(loss)) else loss
+
+
+def last_loss(intervals: Sequence[Interval]) -> tuple[float | None, str]:
+    """Return the last logged loss of a run, or None and why.
+
+    A run that ends in NaN has no final loss: an older finite one would hide the divergence.
+    """
+    if (at := diverged_at(intervals)) is not None:
+        return None, f"the loss was not a number at iteration {at}"
+    last = _last(intervals)
+    return (last.loss, "") if last else (None, "the log shows no loss")
+
+
+def diverged_at(intervals: Sequence[Interval]) -> int | None:
+    """Return the iteration of the last logged loss where that is not a finite number, else None."""
+    last = _last(intervals)
+    finite = last is None or (last.nan <= 0 and math.isfinite(logged_loss(last) or 0.0))
+    return None if last is None or finite else last.iteration
+
+
+def _last(intervals: Sequence[Interval]) -> Interval | None:
+    return next((line for line in reversed(intervals) if logged_loss(line) is not None), None)
+
+
+def loss_curve(run: Record) -> Points:
+    """Return (iteration, loss) of the log."""
+    return _finite((i.iteration, i.loss) for i in run.measurement.intervals)
+
+
+def validation_curve(run: Record) -> Points:
+    """Return (iteration, loss) of the log's evaluations."""
+    return _finite(run.measurement.validation)
+
+
+def step_times(run: Record) -> Points:
+    """Return (iteration, step time in ms)."""
+    return times(run, run.measurement.intervals)
+
+
+def times(run: Record, intervals: Iterable[Interval]) -> Points:
+    """Return (iteration, step time in ms) of some of a run's intervals."""
+    return _finite((i.iteration, step_time_ms(i, run.global_batch_size)) for i in intervals)
+
+
+def thinned(points: Points, most: int) -> Points:
+    """Thin a curve to at most `most` points: medians of neighbours."""
+    parts = min(len(points), most)
+    cuts = [len(points) * index // parts for index in range(parts + 1)] if parts else []
+    neighbours = [points[low:high] for low, high in pairwise(cuts)]
+    return [
+        (median(x for x, _ in points_here), median(y for _, y in points_here))
+        for points_here in neighbours
+    ]
+
+
+def _finite(pairs: Iterable[tuple[int, float | None]]) -> Points:
+    return [(x, y) for x, y in pairs if y is not None and math.isfinite(y)]
 
 
 def curve_of(record: Record) -> dict[int, float]:
