@@ -4,8 +4,8 @@ Units are in the keys of the figures. People read a dash where a number is missi
 empty field or null; a missing number is never 0.
 
     folder -> campaign_reading: campaign_document.CampaignDocument, once for all that shows it
-    records -> build: measured_cell, cell_figures -> row.Row, with efficiency, baseline, verdict
+    records -> build: figures.cell_figures -> row.Row, with efficiency, baseline, verdict
             -> columns, notes -> campaign_table, text: terminal, Markdown, CSV
             -> machine_document: JSON
-            -> entries -> document_tables (osdi, ascend), pivot -> sheet: the four formats
+            -> shapes (osdi, ascend), pivot -> sheet: the four formats
 """

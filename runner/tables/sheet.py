@@ -21,7 +21,7 @@ and `<key>_difference`, `<key>_difference_percent`, `<key>_printed_difference`,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from runner.base.escapes import MarkdownText, json_text
@@ -63,24 +63,42 @@ class Line:
     cell: str | None = None
     source: str | None = None
 
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        cells = self.cells.items()
+        return {
+            "from": self.origin,
+            "cell": self.cell,
+            "status": self.status,
+            "source": self.source,
+            "values": {key: cell.value for key, cell in cells},
+            "differences": {
+                key: {"difference": change["absolute"], "percent": change["percent"]}
+                for key, cell in cells
+                if (change := cell.difference)
+            },
+            "printed": {key: vars(cell.printed) for key, cell in cells if cell.printed},
+        }
+
 
 @dataclass(frozen=True)
 class Sheet:
     """One table in a document's shape."""
 
     title: str
-    heads: tuple[Head, ...]
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...] = field(default=())
+    heads: Sequence[Head]
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()
 
 
 def to_text(sheets: Sequence[Sheet], width: int) -> str:
     """Write for terminals: a document's table is as wide as it is; notes fit `width`."""
     texts = []
     for sheet in sheets:
-        rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
-        headers = [head.header for head in sheet.heads]
-        table = aligned(rows, "simple", headers, _alignment(sheet))
+        table = aligned(
+            _texts(sheet), "simple", [head.header for head in sheet.heads], _align(sheet)
+        )
         notes = (filled(note, width) for note in sheet.notes)
         texts.append("\n".join((sheet.title, "", table, "", *notes)).rstrip() + "\n")
     return "\n".join(texts) or "no cells\n"
@@ -90,16 +108,23 @@ def to_markdown(sheets: Sequence[Sheet]) -> str:
     """Write GitHub's Markdown: a bold title, the table, its notes as a list."""
     texts = []
     for sheet in sheets:
-        rows = [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
-        table = text.markdown([head.header for head in sheet.heads], rows, _alignment(sheet))
-        notes = text.bulleted(sheet.notes)
-        title = f"**{MarkdownText(sheet.title)}**"
+        table = text.markdown([head.header for head in sheet.heads], _texts(sheet), _align(sheet))
+        title, notes = f"**{MarkdownText(sheet.title)}**", text.bulleted(sheet.notes)
         texts.append("\n".join((title, "", table, "", notes)).rstrip() + "\n")
     return "\n".join(texts) or "No cells.\n"
 
 
-def _alignment(sheet: Sheet) -> text.Align:
+def _texts(sheet: Sheet) -> list[list[str]]:
+    return [[line.cells[head.key].text for head in sheet.heads] for line in sheet.lines]
+
+
+def _align(sheet: Sheet) -> text.Align:
     return ["right" if head.number else "left" for head in sheet.heads]
+
+
+def to_csv(sheets: Sequence[Sheet]) -> str:
+    """Write all sheets, one line a row, in full precision."""
+    return text.csv_text(to_frame(sheets))
 
 
 def to_frame(sheets: Sequence[Sheet]) -> DataFrame:
@@ -107,71 +132,32 @@ def to_frame(sheets: Sequence[Sheet]) -> DataFrame:
     import pandas as pd  # takes most of a second to import, and only CSV needs it
 
     keys = dict.fromkeys(head.key for sheet in sheets for head in sheet.heads)
+    rows = []
+    for sheet in sheets:
+        for line in sheet.lines:
+            row = {"table": sheet.title, **line.as_json}
+            for name, of in (("", "differences"), ("_printed", "printed")):
+                for key, change in row.pop(of).items():
+                    row[f"{key}{name}_difference"] = change["difference"]
+                    row[f"{key}{name or '_difference'}_percent"] = change["percent"]
+            rows.append({**row, **row.pop("values")})
+    frame = pd.DataFrame(rows, dtype=object)
+    suffixes = ("difference", "difference_percent"), ("printed_difference", "printed_percent")
+    more = [f"{key}_{suffix}" for pair in suffixes for key in keys for suffix in pair]
     leading = ["table", "from", "cell", "status", "source"]
-    frame = pd.DataFrame(
-        [_fields(sheet, line) for sheet in sheets for line in sheet.lines], dtype=object
-    )
-    compared = [
-        f"{key}_{suffix}" for key in keys for suffix in ("difference", "difference_percent")
-    ]
-    printed = [f"{key}_printed_{suffix}" for key in keys for suffix in ("difference", "percent")]
-    there = [name for name in (*compared, *printed) if name in frame]
-    return frame.reindex(columns=[*leading, *keys, *there])
-
-
-def _fields(sheet: Sheet, line: Line) -> dict[str, Any]:
-    fields: dict[str, Any] = {"table": sheet.title, "from": line.origin, "cell": line.cell}
-    fields |= {"status": line.status, "source": line.source}
-    fields |= {key: cell.value for key, cell in line.cells.items()}
-    for key, cell in line.cells.items():
-        if cell.difference:
-            fields[f"{key}_difference"] = cell.difference["absolute"]
-            fields[f"{key}_difference_percent"] = cell.difference["percent"]
-        if cell.printed:
-            fields[f"{key}_printed_difference"] = cell.printed.difference
-            fields[f"{key}_printed_percent"] = cell.printed.percent
-    return fields
-
-
-def to_csv(sheets: Sequence[Sheet]) -> str:
-    """Write CSV as the module's docstring says."""
-    return text.csv_text(to_frame(sheets))
+    return frame.reindex(columns=[*leading, *keys, *(name for name in more if name in frame)])
 
 
 def to_json(sheets: Sequence[Sheet], shape: str, hidden: str = "") -> str:
     """Write JSON as the module's docstring says."""
-    document = {
-        "schema": 1,
-        "shape": shape,
-        "hidden": hidden,
-        "tables": [
-            {
-                "title": sheet.title,
-                "columns": [{"key": head.key, "header": head.header} for head in sheet.heads],
-                "rows": [_line(line) for line in sheet.lines],
-                "notes": list(sheet.notes),
-            }
-            for sheet in sheets
-        ],
-    }
+    tables = [
+        {
+            "title": sheet.title,
+            "columns": [{"key": head.key, "header": head.header} for head in sheet.heads],
+            "rows": [line.as_json for line in sheet.lines],
+            "notes": list(sheet.notes),
+        }
+        for sheet in sheets
+    ]
+    document = {"schema": 1, "shape": shape, "hidden": hidden, "tables": tables}
     return json_text(document) + "\n"
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {
-        "from": line.origin,
-        "cell": line.cell,
-        "status": line.status,
-        "source": line.source,
-        "values": {key: cell.value for key, cell in line.cells.items()},
-        "differences": {
-            key: {"difference": cell.difference["absolute"], "percent": cell.difference["percent"]}
-            for key, cell in line.cells.items()
-            if cell.difference
-        },
-        "printed": {
-            key: {"difference": cell.printed.difference, "percent": cell.printed.percent}
-            for key, cell in line.cells.items()
-            if cell.printed
-        },
-    }

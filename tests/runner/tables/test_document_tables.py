@@ -17,8 +17,7 @@ from runner.matrix.dialect import read_yaml
 from runner.matrix.file import load_matrix
 from runner.matrix.published import Printed, PublishedRow, check_published, published_rows
 from runner.matrix.table_shape import shape_of
-from runner.tables.entries import entries
-from runner.tables.shapes import render_shape, sheets
+from runner.tables.shapes import entries, render_shape, sheets
 from runner.tables.sheet import Line
 from runner.terms.record import Interval, Measurement, Record, Utilisation
 from tests.budget import examples
