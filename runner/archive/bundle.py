@@ -10,8 +10,7 @@ from typing import Any
 from runner.archive import archive
 from runner.archive.environments import installed, texts
 from runner.archive.export import Gathered, gathered
-from runner.archive.publication import Publication, Refused, refused
-from runner.archive.readme import readme
+from runner.archive.publication import Publication, Refused, readme, refused
 from runner.base.clock import day
 from runner.base.errors import UserError
 from runner.base.escapes import plain

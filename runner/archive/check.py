@@ -21,9 +21,8 @@ from runner.folder.stored import UnreadableError, load
 from runner.report.formats import render
 from runner.systems.common.registry import load_system
 from runner.tables.campaign_document import CampaignDocument
-from runner.tables.campaign_reading import read_campaign
+from runner.tables.campaign_reading import end_by_logs, log_growth, read_campaign
 from runner.tables.formatting import value_text
-from runner.tables.run_again import end_by_logs, log_growth
 from runner.terms.inspected import Inspected
 from runner.terms.printed_answers import CheckFinding, Of
 from runner.terms.record import Interval, Record

@@ -106,7 +106,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _answers(chosen: argparse.Namespace, published: Sequence["Speed"]) -> Iterator["SpeedAnswer"]:
     from runner.expect.answer import answer
-    from runner.tables.earlier import earlier_speeds
+    from runner.tables.campaign_reading import earlier_speeds
     from runner.tables.expected import subject_of, why_no_subject
 
     path, number = Path(chosen.target), _number(chosen.target)

@@ -63,9 +63,8 @@ def add_parser(commands: Commands) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Print the list; exit code 1 where something is worse and that was asked."""
     from runner.base.files import write_text
-    from runner.compare import regression_list
+    from runner.compare import regressions
     from runner.compare.reading import all_series, read_all, slug, sources
-    from runner.compare.regressions import regressions
     from runner.matrix.select import choose
 
     if chosen.format == "html" and chosen.output is None and watched():
@@ -76,17 +75,17 @@ def run(chosen: argparse.Namespace) -> int:
     every = all_series(campaigns)
     if every or chosen.cell:
         every = choose(every, chosen.cell, lambda series: (series[-1].cell, slug(series)), "--cell")
-    changes = regressions(every, campaigns)
-    read = regression_list.Listed(campaigns, left_out, every)
+    changes = regressions.regressions(every, campaigns)
+    read = regressions.Listed(campaigns, left_out, every)
     if chosen.format == "json":
-        text = regression_list.to_json(changes, read)
+        text = regressions.to_json(changes, read)
     elif chosen.format == "markdown":
-        text = regression_list.to_markdown(changes, read)
+        text = regressions.to_markdown(changes, read)
     elif chosen.format == "html":
         base = chosen.output.parent if chosen.output else Path.cwd()
-        text = regression_list.to_html(changes, read, base)
+        text = regressions.to_html(changes, read, base)
     else:
-        text = regression_list.to_table(changes, read, terminal_width())
+        text = regressions.to_table(changes, read, terminal_width())
     if chosen.output is None:
         say(text, end="")
     else:

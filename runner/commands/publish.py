@@ -87,7 +87,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     from runner.archive import archive
     from runner.archive.bundle import UnfitToPublishError, publish, readme_alone
-    from runner.archive.readme import file_name
+    from runner.archive.publication import file_name
 
     as_json = chosen.format == "json"
     if chosen.check:

@@ -3,5 +3,5 @@
 verdicts        two sides, cell by cell; quantity: one figure; side: a campaign or a saved table
 rendering       their comparison as text
 reading         many campaigns; identity: which of their cells are the same one
-regressions     what got worse over them; regression_list: as text and as a page
+regressions     what got worse over them, as text and as a page
 """

@@ -8,11 +8,10 @@ from statistics import fmean, median
 from typing import Any
 
 from runner.figures import devices
-from runner.figures.counted_steps import measured
+from runner.figures.counted_steps import measured, progress
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
 from runner.figures.goodput import Goodput, Mean
 from runner.figures.measured_cell import MeasuredCell
-from runner.figures.planned import progress
 from runner.figures.power import power_figures
 from runner.figures.target import QUANTITIES
 from runner.logs.numbers import number

@@ -1,4 +1,4 @@
-"""The logged steps that count, their speed and their time. Pure.
+"""The logged steps that count, their speed and their time; how far a run was to go. Pure.
 
 An interval counts when every iteration that it covers comes after the warm-up, which begins with
 the run's first logged line (runner/logs/nodes.py has the rule); where no `warmup_iters` was given,
@@ -13,14 +13,18 @@ step_time_ms`; a step time that the log lacks is derived the other way round.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from runner.figures.warmup import steady_from
 from runner.logs.nodes import Warmup, began_after
+from runner.logs.numbers import whole_number
+from runner.logs.run_sizes import EXIT_INTERVAL
 from runner.terms.record import Interval, Record
 
 _TINY = 1e-300  # beyond which a number or its inverse is not finite
+WIDEST = 100  # iterations that a line covers that stands alone: all before it, as far as it says
 
 
 def measured(value: float | None) -> float | None:
@@ -107,3 +111,39 @@ def _logged_or_derived(
         return value
     by, batch = measured(inverse), measured(global_batch_size)
     return None if batch is None or by is None else measured(batch * 1000 / by)
+
+
+def planned(train_iters: int | None, facts: Mapping[str, str], last_iteration: int) -> int | None:
+    """Return the iteration at which a run was to end, of which `last_iteration` is known, or None.
+
+    It is the first of its train_iters and of the next multiple of its exit_interval, as its log
+    says (`facts`): Megatron ends there, and says so.
+    """
+    every = whole_number(facts.get(EXIT_INTERVAL))
+    ends = [train_iters] if train_iters is not None else []
+    if every:
+        ends.append(-(-max(last_iteration, 1) // every) * every)
+    return min(ends, default=None)
+
+
+def progress(record: Record) -> tuple[int | None, int | None]:
+    """Return the iteration that a run's log ends at, and the one that it was to end at."""
+    measured = record.measurement
+    last_iteration = measured.intervals[-1].iteration if measured.intervals else None
+    return last_iteration, planned(
+        measured.iterations_of(record.parameters), measured.facts, last_iteration or 0
+    )
+
+
+def spacing(steps: Sequence[Interval]) -> int:
+    """Return the most iterations between two lines of a log; of one line what it covers."""
+    gaps = (after.iteration - before.iteration for before, after in pairwise(steps))
+    alone = min(steps[-1].iterations, WIDEST) if steps else 0
+    return max((gap for gap in gaps if gap > 0), default=alone)
+
+
+def is_short(last_iteration: int, every: int, of: int | None) -> bool:
+    """Return whether a log that ends there lacks a line, where one is written `every` iterations:
+    one that logs each tenth of 55 ends at 50.
+    """
+    return of is not None and last_iteration + max(every, 1) <= of

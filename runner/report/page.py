@@ -8,12 +8,11 @@ template; only SVG made here is trusted.
 from node.printable import printable
 from runner.report.conclusion import compared_axes, conclusion, ran
 from runner.report.details import details
-from runner.report.failures import failures
 from runner.report.plots import plots
 from runner.report.scaling import scaling
 from runner.report.sections import against_baseline, problems, results
 from runner.report.templating import content_policy, page_script, templates
-from runner.report.timeline import timelines
+from runner.report.timeline import failures, timelines
 from runner.tables.campaign_document import CampaignDocument
 from runner.tables.columns import select
 from runner.tables.environment_facts import environment_section

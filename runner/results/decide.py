@@ -7,8 +7,8 @@ from dataclasses import replace
 from node.causes import LATE, Cause, cause_named
 from node.printable import printable
 from node.validated_text import InsidePath
+from runner.figures.counted_steps import is_short, planned, spacing
 from runner.figures.curves import diverged_at
-from runner.figures.planned import is_short, planned, spacing
 from runner.folder.attempt import Halt
 from runner.folder.endings import Ending, first_bad, incomplete
 from runner.results.diagnosis.causes import STATUSES

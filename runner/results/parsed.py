@@ -16,9 +16,8 @@ from runner.figures.cell_statistics import (
     cell_statistics,
     summarise,
 )
-from runner.figures.counted_steps import counted_intervals, measured
+from runner.figures.counted_steps import counted_intervals, is_short, measured, planned, spacing
 from runner.figures.curves import diverged_at
-from runner.figures.planned import is_short, planned, spacing
 from runner.logs.kind import Kind, Readers
 from runner.logs.logged_step import LoggedStep, unmeasured
 from runner.logs.recognise import Recognised, recognise

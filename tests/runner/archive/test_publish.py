@@ -12,7 +12,7 @@ import pytest
 from runner.__main__ import main
 from runner.archive import environments
 from runner.archive.environments import installed
-from runner.archive.readme import fenced
+from runner.archive.publication import fenced
 from runner.folder.campaign import Campaign
 from runner.systems.common.pins import pins
 from runner.terms.cell import Cell

@@ -8,7 +8,7 @@ import pytest
 
 from runner.archive.bundle import _day as day_of_bundle
 from runner.base.clock import day, minute, second
-from runner.compare.regression_list import when
+from runner.compare.regressions import when
 from runner.folder.queued import Queued
 from runner.results.records import records_of
 from runner.tables.build import measured

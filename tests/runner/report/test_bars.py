@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.figures.between_runs import ONE_RUN
-from runner.report.bars import shared_in_title, throughput_bars
 from runner.report.groups import Group
 from runner.report.page import to_html
+from runner.report.plots import shared_in_title, throughput_bars
 from runner.terms.record import Interval, Measurement, Record
 from tests.runner.documents import document_of, rows
 from tests.runner.report.test_conclusion import thrice
