@@ -312,7 +312,7 @@ def summarise(
         return None
     values = [[item.value for item in run] for run in runs if run]
     pooled = [value for run in values for value in run]
-    by_run = [_work_over_time(run) if rate else _time_over_work(run) for run in runs]
+    by_run = [_over_work(run, rate) for run in runs]
     run_values = [value for value in by_run if value is not None]
     value = harmonic_mean(run_values) if rate else fmean(run_values)
     middle, wide = fmean(map(median, values)), None
@@ -339,22 +339,18 @@ def mean_of_run(run: Sequence[Value], rate: bool) -> RunMean | None:
     return run_mean(times, [item.work for item in run])
 
 
-def _time_over_work(run: Sequence[Value]) -> float | None:
-    """Return the mean of times, each as long as its work; None of a run without values."""
+def _over_work(run: Sequence[Value], rate: bool) -> float | None:
+    """Return the mean of times, each as long as its work, or of rates, each over the time of its
+    work; None of a run without values.
+    """
     if not run:
         return None
-    largest = max(item.value for item in run)  # so that no sum overflows
     work = math.fsum(item.work for item in run)
+    if rate:
+        least = min(item.value for item in run)  # so that no sum overflows
+        return least * (work / math.fsum(least / item.value * item.work for item in run))
+    largest = max(item.value for item in run)
     return largest * (math.fsum(item.value / largest * item.work for item in run) / work)
-
-
-def _work_over_time(run: Sequence[Value]) -> float | None:
-    """Return the mean of rates, each over the time of its work; None of a run without values."""
-    if not run:
-        return None
-    least = min(item.value for item in run)  # so that no sum overflows
-    work = math.fsum(item.work for item in run)
-    return least * (work / math.fsum(least / item.value * item.work for item in run))
 
 
 def _turned_interval(times: tuple[float, float] | None, rate: bool) -> tuple[float, float] | None:

@@ -1,12 +1,11 @@
 """The logged steps that count, their speed and their time; how far a run was to go. Pure.
 
 An interval counts when every iteration that it covers comes after the warm-up, which begins with
-the run's first logged line (runner/logs/nodes.py has the rule); where no `warmup_iters` was given,
-warmup.py finds where each run's ends. Of those, an interval in which the optimiser skipped an
-iteration (loss-scale overflow) is left out of the time statistics, because a skipped iteration does
-less work; it is counted and shown. NaN alone leaves nothing out: the work was done.
-One whose time is of earlier iterations, too (a moving average, a mean since an earlier line),
-counts and has no time.
+the run's first logged line; where no `warmup_iters` was given, warmup.py finds where each run's
+ends. Of those, an interval in which the optimiser skipped an iteration (loss-scale overflow) is
+left out of the time statistics, because a skipped iteration does less work; it is counted and
+shown. NaN alone leaves nothing out: the work was done. One whose time is of earlier iterations, too
+(a moving average, a mean since an earlier line), counts and has no time.
 
 Samples per second of an interval is the logged value, else `global_batch_size * 1000 /
 step_time_ms`; a step time that the log lacks is derived the other way round.
@@ -18,7 +17,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 from runner.figures.warmup import steady_from
-from runner.logs.nodes import Warmup, began_after
 from runner.logs.numbers import whole_number
 from runner.logs.run_sizes import EXIT_INTERVAL
 from runner.terms.record import Interval, Record
@@ -38,9 +36,20 @@ def measured(value: float | None) -> float | None:
 def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Interval]:
     """Return the intervals whose iterations all come after the run's first `warmup_iters`; without
     a time where that is of earlier ones, too.
+
+    Where a line goes back behind the one before it, a run begins again, and warms up again.
     """
-    rule = Warmup(warmup_iters)
-    late = [line for line in intervals if rule.over(line.iteration, line.iterations)]
+    late: list[Interval] = []
+    first = last = None
+    begin = 0  # iterations before the run, which its second line tells
+    for line in intervals:
+        if first is None or last is None or line.iteration < last.iteration:
+            first = line
+        elif last is first:
+            begin = began_after(first, line)
+        if warmup_iters <= (0 if first is line else line.iteration - line.iterations - begin):
+            late.append(line)
+        last = line
     begins = min((line.iteration - line.iterations for line in late), default=0)
     return [
         replace(line, step_time_ms=None, samples_per_s=None)
@@ -48,6 +57,14 @@ def late_intervals(intervals: Iterable[Interval], warmup_iters: int) -> list[Int
         else line
         for line in late
     ]
+
+
+def began_after(first: Interval, second: Interval) -> int:
+    """Return the iterations before a run's first line: 5,000 of one that went on from there.
+
+    A log that begins within a run does not say what its first line covers: as much as the next one.
+    """
+    return first.iteration - min(first.iterations, second.iterations)
 
 
 def warmup_of(record: Record) -> int:
@@ -70,8 +87,7 @@ def warmup_of(record: Record) -> int:
     last_warm = max((iteration for iteration, _ in steps[:out]), default=0)
     if any(iteration > lines[0].iteration for iteration, _ in steps):
         last_warm = max(last_warm, lines[0].iteration)
-    began = began_after(lines[0].iteration, lines[0].iterations, lines[1].iterations)
-    return max(0, last_warm - began)
+    return max(0, last_warm - began_after(*lines[:2]))
 
 
 def _any_rate(line: Interval) -> float | None:

@@ -69,14 +69,9 @@ class CellEvidence:
         return self.statistics.runs
 
     @property
-    def device_kind(self) -> str:
-        """What it trained on: cuda, npu, or cpu, which is judged by less."""
-        return self.runs[0].device_kind
-
-    @property
     def accelerated(self) -> bool:
-        """Whether it trained on devices."""
-        return self.device_kind not in ("", "cpu") or bool(self.runs[0].device)
+        """Whether it trained on devices: processors are judged by less."""
+        return self.runs[0].device_kind not in ("", "cpu") or bool(self.runs[0].device)
 
 
 _Why = Callable[[CellEvidence], str]
@@ -339,7 +334,7 @@ def _faulted(evidence: CellEvidence) -> str:
 def _not_clean(evidence: CellEvidence) -> str:
     notes = list(dict.fromkeys(note for run in evidence.runs for note in run.noted))
     most = max(run.measurement.telemetry.before_mib or 0 for run in evidence.runs)
-    if evidence.device_kind == "cuda" and most > LEFTOVER_MIB:
+    if evidence.runs[0].device_kind == "cuda" and most > LEFTOVER_MIB:
         notes.append(f"{most:.0f} MiB of a device were in use before a run began")
     more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
     return f"{notes[0]}{more}" if notes else ""

@@ -1,4 +1,11 @@
-"""The logs of one run as a Measurement: the one reader of `parse`, `import` and `collect`."""
+"""The logs of one run as a Measurement: the one reader of `parse`, `import` and `collect`.
+
+Of several logs, the nodes' of one run: they are taken by their first iteration, of those that begin
+alike the one with the most lines first. Each adds its lines beyond the highest iteration that those
+before it reached. So an iteration that several nodes logged is one line, and a node that goes on
+where another ended extends it: 1 to 31 and 20 to 50 are 50 lines. Of one log every line is a logged
+line: a run that went back to a checkpoint did the work again.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +15,6 @@ from runner.logs.decoding import line_end, line_start, newlines, placed_lines
 from runner.logs.kind import Kind, Readers
 from runner.logs.log_metadata import UTILISATION, largest, memory_of
 from runner.logs.logged_step import LoggedStep
-from runner.logs.nodes import Extent, Share, shares
 from runner.logs.numbers import whole_number
 from runner.logs.patterns import compiled
 from runner.logs.run_sizes import TRAIN_ITERS, UNKNOWN, Known
@@ -94,6 +100,19 @@ class ReadLog:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The lines of a log that count: those of iterations beyond `beyond`.
+
+    `log` and `before` are places among the logs; `before` is the log that has the others of its
+    lines, None where all of them count.
+    """
+
+    log: int
+    beyond: int = -1
+    before: int | None = None
+
+
+@dataclass(frozen=True)
 class ReadLogs:
     """What the logs of one run say together, and the chosen parser's reading of each (none where
     no step was logged); `shares` has what each of those with a step adds, by its place in `logs`.
@@ -110,7 +129,7 @@ def measure(
     """Read all nodes' logs (node rank to byte blocks) with these kinds of lines.
 
     `sizes` turns tokens/s into samples/s. The first kind that any node logged counts, for all
-    nodes. How their logs become one sequence: nodes.py.
+    nodes.
     """
     return read_logs(readers, logs, sizes).measurement
 
@@ -128,7 +147,7 @@ def read_logs(
                 parts[-1].feed(at, newlines(text))
     chosen = next((parts for parts in readings.values() if any(log.steps for log in parts)), [])
     intervals = [log.intervals() for log in chosen]
-    joined = list(shares(list(map(_extent, intervals))))
+    joined = list(_shares(intervals))
     steps = [
         step for share in joined for step in intervals[share.log] if step.iteration > share.beyond
     ]
@@ -171,8 +190,13 @@ def read_logs(
     return ReadLogs(measured, chosen, joined)
 
 
-def _extent(steps: Sequence[Interval]) -> Extent:
-    """Return how far the steps of one log go."""
-    if not steps:
-        return Extent()
-    return Extent(len(steps), steps[0].iteration, max(step.iteration for step in steps))
+def _shares(logs: Sequence[Sequence[Interval]]) -> Iterator[Share]:
+    """Yield what each log adds, in the order of the run; logs without a line are left out."""
+    logged = [at for at, steps in enumerate(logs) if steps]
+    reached, by = 0, None
+    for at in sorted(logged, key=lambda at: (logs[at][0].iteration, -len(logs[at]))):
+        again = by is not None and logs[at][0].iteration <= reached
+        yield Share(at, reached, by) if again else Share(at)
+        highest = max(step.iteration for step in logs[at])
+        if highest > reached:
+            reached, by = highest, at

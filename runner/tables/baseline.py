@@ -5,7 +5,7 @@ that differ in their device count alone, side by side: their scaling efficiency.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from runner.base.errors import UserError
 from runner.base.suggest import alike, nearest
@@ -42,6 +42,7 @@ SCALED = frozenset(
     }
 )
 _Series = tuple[tuple[str, str], ...]
+_Told = TypeVar("_Told", RowLoss, RowLearning)
 
 
 class Compared(NamedTuple):
@@ -147,7 +148,7 @@ def _compare(
     (cell, row), (base, base_row) = ours, theirs
     differs = task_differs(cell.record, base.record, schedule=False)
     learns = compare_learning(cell.target, base.target, differs)
-    comparison["learning"] = _learning(learns)
+    comparison["learning"] = _told(RowLearning, learns)
     for either in (row, base_row):
         if not finished(either):
             comparison["note"] = f"{either['cell']} has no finished run"
@@ -166,7 +167,7 @@ def _compare(
         if figure is not None and base_figure:
             comparison["differences"][name] = difference(figure, base_figure, sure.get(name))
     losses = parity(cell.statistics.runs, base.statistics.runs)
-    comparison["loss"] = _loss(losses)
+    comparison["loss"] = _told(RowLoss, losses)
     return Compared(base, losses, learns)
 
 
@@ -187,30 +188,11 @@ def difference(ours: float, base: float, sure: RateDifference | None = None) -> 
     }
 
 
-def _loss(found: Parity | None) -> RowLoss | None:
+def _told(kind: type[_Told], found: Parity | Alike | None) -> _Told | None:
+    """Return what was found by the keys that a row has for it."""
     if found is None:
         return None
-    return {
-        "same": found.same,
-        "at": found.at,
-        "by": found.by,
-        "tolerance": found.tolerance,
-        "points": found.points,
-        "of": found.of,
-        "why_not": found.why_not,
-        "words": found.words,
-    }
-
-
-def _learning(found: Alike | None) -> RowLearning | None:
-    if found is None:
-        return None
-    return {
-        "verdict": found.verdict,
-        "p": found.p,
-        "why_not": found.why_not,
-        "words": found.words,
-    }
+    return cast(_Told, {key: getattr(found, key) for key in kind.__annotations__})
 
 
 def _add_figures(row: Row, comparison: RowComparison) -> None:

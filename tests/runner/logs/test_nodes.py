@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-from runner.logs.nodes import Warmup
+from runner.figures.counted_steps import late_intervals
+from runner.terms.record import Interval
 
 Line = tuple[int, int]  # iteration, iterations that it covers
 
 
 def after(lines: Sequence[Line], iterations: int) -> list[int]:
     """Return the iterations after warm-up."""
-    rule = Warmup(iterations)
-    return [iteration for iteration, covers in lines if rule.over(iteration, covers)]
+    intervals = [Interval(iteration, covers, None, None) for iteration, covers in lines]
+    return [line.iteration for line in late_intervals(intervals, iterations)]
 
 
 def each(first: int, last: int) -> list[Line]:
