@@ -34,7 +34,8 @@ def _pin(
     FileName(name, "campaign.json: pin")  # it becomes a folder of the bundle
     recorded = (settings.environment or {}).get(f"system {system}/{name}")
     identity = recorded if isinstance(recorded, dict) else {}
-    literals = pins(system).get(name) if system in system_names() and _has_pins(system) else None
+    has_pins = (PROJECT / "roles" / system / "vars" / "pins.yml").is_file()
+    literals = pins(system).get(name) if system in system_names() and has_pins else None
     patches = dict(_patches(system, literals or {}))
     applied = [
         path for path_in_role, path in patches.items() if path_in_role.startswith("patches/")
@@ -48,10 +49,6 @@ def _pin(
         difference = "not all patches of this version are those that the nodes named as applied"
     lock = _lock(f"{system}/{name}", identity, nodes)
     return InstalledPin(system, name, literals, identity, lock, patches, difference)
-
-
-def _has_pins(system: str) -> bool:
-    return (PROJECT / "roles" / system / "vars" / "pins.yml").is_file()
 
 
 def _patches(system: str, literals: Any) -> Iterator[tuple[str, Path]]:

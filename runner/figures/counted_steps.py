@@ -79,7 +79,8 @@ def warmup_of(record: Record) -> int:
     steps = []
     for interval in lines:
         time = step_time_ms(interval, record.global_batch_size)
-        if time is None and (rate := measured(_any_rate(interval))) is not None:
+        rate = interval.samples_per_s or interval.tokens_per_s or interval.device_tokens_per_s
+        if time is None and (rate := measured(rate)) is not None:
             time = 1 / rate  # any unit will do
         if time is not None and math.isfinite(time) and interval.skipped <= 0:
             steps.append((interval.iteration, time))
@@ -88,10 +89,6 @@ def warmup_of(record: Record) -> int:
     if any(iteration > lines[0].iteration for iteration, _ in steps):
         last_warm = max(last_warm, lines[0].iteration)
     return max(0, last_warm - began_after(*lines[:2]))
-
-
-def _any_rate(line: Interval) -> float | None:
-    return line.samples_per_s or line.tokens_per_s or line.device_tokens_per_s
 
 
 def counted_intervals(record: Record) -> list[Interval]:

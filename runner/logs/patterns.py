@@ -22,7 +22,6 @@ from runner.base.suggest import nearest
 from runner.logs.decoding import newlines, uncoloured
 from runner.logs.kind import Candidate, Kind, Readers
 from runner.logs.logged_step import LoggedStep, Windows
-from runner.logs.nearest_lines import NearLines
 from runner.logs.numbers import finite, human, is_lost, quantity_of, whole_number
 from runner.logs.run_sizes import TRAIN_ITERS
 from runner.terms.memory import MEMORY
@@ -54,6 +53,53 @@ _LOST_WORD = re.compile(rb"(?i)(?<!\w)[+-]?(?:nan|inf|infinity)(?!\w)")
 _DECIMALS = range(1, 9)  # that a pattern may ask for
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?:\D|$))")
 MOST_LETTERS = 1_000  # of a pattern
+MOST_LINES = 20_000  # that are looked at
+MOST_SHOWN = 2
+LONGEST = 200  # bytes of a line that are looked at, and shown
+_WORD = re.compile(rb"[A-Za-z]{2,}")
+# Of a stack of Python or py-spy, and what stands before it: no step.
+_STACK = re.compile(
+    rb'File "[^"]*", line \d|^\[trainbench: |^(?:Current t|T)hread |^\s+\S+ \(\S+:\d+\)$'
+)
+_SPECIAL = re.compile(rb"\\.|\[[^]\[]*\]|\(\?\w*:?|[(){}|*+?^$.]")
+
+
+class NearLines:
+    """Keeps the lines that hold the most of a pattern's own words; the first of them."""
+
+    def __init__(self, pattern: str) -> None:
+        plain = _SPECIAL.sub(b" ", pattern.encode())
+        self._vocabulary = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))[:20]
+        self._best: list[tuple[int, bytes]] = []
+        self._first_numeric = b""
+        self._looked = 0
+
+    def look(self, text: bytes) -> None:
+        """Look at the lines of a text."""
+        if self._looked >= MOST_LINES:
+            return
+        for line in text.split(b"\n", MOST_LINES - self._looked):
+            self._looked += 1
+            if _STACK.search(line[:LONGEST]):
+                continue
+            small = line[:LONGEST].lower()
+            if not self._first_numeric and any(48 <= byte <= 57 for byte in small):
+                self._first_numeric = line[:LONGEST]
+            score = sum(word in small for word in self._vocabulary)
+            worst = self._best[-1][0] if len(self._best) == MOST_SHOWN else 0
+            if score > worst:
+                best = sorted([*self._best, (score, line[:LONGEST])], key=lambda each: -each[0])
+                self._best = best[:MOST_SHOWN]
+
+    def sentence(self) -> str:
+        """Say them: `; the nearest are: '...'`, or that no line has a word of the pattern."""
+        lines = [line for _, line in self._best] or [self._first_numeric] * bool(
+            self._first_numeric
+        )
+        quoted = [repr(printable(line.decode("utf-8", "replace")).strip()) for line in lines]
+        if self._best or not quoted:
+            return f"; nearest: {', '.join(quoted)}" if quoted else ""
+        return f"; no line has one of its words, the first with a number is {quoted[0]}"
 
 
 @dataclass(frozen=True)

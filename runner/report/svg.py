@@ -77,10 +77,6 @@ def mark(index: int) -> dict[str, str]:
     }
 
 
-def _line_style(index: int) -> dict[str, Any]:
-    return {"color": SERIES[index % len(SERIES)], "linestyle": (0, _dashes(index) or None)}
-
-
 def draw(
     frame: DataFrame,
     x: str,
@@ -144,7 +140,8 @@ def _lines(
     lines = [line for _, line in frame.groupby(by, sort=False)]
     for number, rows in enumerate(sorted(lines, key=len, reverse=True)):
         place, title, href = rows.iloc[0][["place", "title", "href"]]
-        look = dict(_OF_PLACE.get(place) or _line_style(place))
+        own = {"color": SERIES[place % len(SERIES)], "linestyle": (0, _dashes(place) or None)}
+        look = dict(_OF_PLACE.get(place) or own)
         if kind == "point":
             look |= {"linestyle": "none", "alpha": 0.85}
         if (kind != "line" and place != IDEAL) or len(rows) == 1:

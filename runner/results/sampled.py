@@ -41,19 +41,6 @@ _MOMENTS, _MEANS = (0.5, 0.5), (0.0, 1.0)  # what two samples weigh of the time 
 Curve = tuple[tuple[float, float], ...]
 
 
-class NodeSamples(NamedTuple):
-    """A node's samples (none: it was not sampled), its window, when its launcher started (node
-    time), and the devices that the run had; no names: those that have samples. `name` is what
-    people call it.
-    """
-
-    samples: "DataFrame"
-    window: Window | None
-    began: float | None = None
-    devices: Sequence[str] = ()
-    name: str = "a node"
-
-
 class OfNode(NamedTuple):
     """What the devices of one node did within its window; None: no sample says it.
 
@@ -80,16 +67,23 @@ class OfNode(NamedTuple):
     before_mib: float | None = None
 
 
-def of_node(node: NodeSamples) -> OfNode:
-    """Sum up the samples of one node."""
-    table, window = node.samples, node.window
+def of_node(
+    table: "DataFrame",
+    window: Window | None,
+    began: float | None = None,
+    devices: Sequence[str] = (),
+    name: str = "a node",
+) -> OfNode:
+    """Sum up a node's samples (none: it was not sampled), by its window, when its launcher started
+    (node time), and the devices that the run had; no names: those that have samples.
+    """
     early, late = window.sure if window else (math.inf, -math.inf)
     within = table[table["time"].between(early, late)]
-    waiting = table[table["time"] < (-math.inf if node.began is None else node.began)]
+    waiting = table[table["time"] < (-math.inf if began is None else began)]
     events = within["clock_events"][within["clock_events"] != UNTOLD].to_numpy()
     ordered = table.sort_values("time", kind="stable")
     by_device = ordered.groupby("device", observed=True, sort=False)
-    sampled = {str(name): rows for name, rows in by_device}
+    sampled = {str(device): rows for device, rows in by_device}
     figures = OfNode(
         busy=[*within.groupby("device", observed=True)["utilisation_percent"].mean().dropna()],
         power=_sum(within["power_w"]),
@@ -101,17 +95,17 @@ def of_node(node: NodeSamples) -> OfNode:
         before_mib=_told(waiting["memory_used_mib"].max()),
     )
     if not len(table):
-        return figures._replace(missing=f"{node.name} was not sampled")
+        return figures._replace(missing=f"{name} was not sampled")
     if window is None:
         why = "when the counted steps ran is not known"
         return figures._replace(missing=why, no_gap=why)
-    gaps = [_gap(sampled.get(device), window) for device in node.devices]
+    gaps = [_gap(sampled.get(device), window) for device in devices]
     figures = figures._replace(gap_s=max(gaps, default=0.0), no_gap="")
     length = window.end - window.begin
     if length < SHORTEST_S:
         return figures._replace(missing=f"the counted steps took less than {SHORTEST_S:g} s")
-    if lost := [device for device in node.devices if device not in sampled]:
-        return figures._replace(missing=f"device {lost[0]} of {node.name} has no samples")
+    if lost := [device for device in devices if device not in sampled]:
+        return figures._replace(missing=f"device {lost[0]} of {name} has no samples")
     used = []
     for device, samples in sampled.items():
         if (of_one := _used(samples, window)) is None:

@@ -23,7 +23,6 @@ from runner.logs.numbers import quantity, whole_number
 from runner.results.arrivals import arrivals_of
 from runner.results.sample_table import CPU, read_samples
 from runner.results.sampled import (
-    NodeSamples,
     energy_of,
     of_node,
     over_time,
@@ -163,7 +162,7 @@ def _sampled(
         if windows:
             name = record.hosts[rank] if rank < len(record.hosts) else f"node rank {rank}"
             of_run = () if record.device_kind == CPU else had
-            of_nodes.append(of_node(NodeSamples(table, windows[rank], node.began, of_run, name)))
+            of_nodes.append(of_node(table, windows[rank], node.began, of_run, name))
     measured = replace(
         measured,
         busy={rank: busy for rank, (busy, _, _) in curves.items()},

@@ -1,10 +1,9 @@
 """The document as JSON: each row, and what each of its runs was and did."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from runner.base.escapes import json_text, plain
-from runner.figures.curves import Points, loss_curve, step_times, thinned, validation_curve
+from runner.figures.curves import loss_curve, step_times, thinned, validation_curve
 from runner.tables.campaign_document import CampaignDocument
 from runner.tables.environment_facts import environment_section, facts_as_text
 from runner.tables.row import RowRun
@@ -76,14 +75,10 @@ def _run(run: RowRun, record: Record, evidence: Evidence | None) -> dict[str, An
         **run,
         "began": record.began,
         "wall_s": record.wall_s,
-        "curves": {name: _points(of(record)) for name, of in CURVES.items()},
+        "curves": {name: thinned(of(record), MOST_POINTS) for name, of in CURVES.items()},
         "nodes": [_node(node, evidence) for node in evidence.nodes] if evidence else [],
         "evidence_missing": evidence.missing if evidence else "it has not run",
     }
-
-
-def _points(points: Points) -> Sequence[tuple[float, float]]:
-    return thinned(points, MOST_POINTS)
 
 
 def _node(node: NodeEvidence, run: Evidence) -> dict[str, Any]:

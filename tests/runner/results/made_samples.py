@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from runner.results.sample_table import FIGURES, MOST_EVENTS, UNTOLD
-from runner.results.sampled import NodeSamples, energy_of, of_node, telemetry_of, thermals_of
+from runner.results.sampled import OfNode, energy_of, of_node, telemetry_of, thermals_of
 from runner.results.window import Window
 from runner.terms.record import Energy, Telemetry, Thermals
 
@@ -44,24 +44,24 @@ def tabled(samples: Sequence[Sample]) -> pd.DataFrame:
     )
 
 
-def sampled(samples: Sequence[Sample], window: Window | None, *more: Any) -> NodeSamples:
+def sampled(samples: Sequence[Sample], window: Window | None, *more: Any) -> OfNode:
     """Return a node with these samples."""
-    return NodeSamples(tabled(samples), window, *more)
+    return of_node(tabled(samples), window, *more)
 
 
-def energy(nodes: Sequence[NodeSamples]) -> Energy:
+def energy(nodes: Sequence[OfNode]) -> Energy:
     """What all devices of all nodes took."""
-    return energy_of([*map(of_node, nodes)])
+    return energy_of(nodes)
 
 
-def thermals(nodes: Sequence[NodeSamples]) -> Thermals:
+def thermals(nodes: Sequence[OfNode]) -> Thermals:
     """How warm they were."""
-    return thermals_of([*map(of_node, nodes)])
+    return thermals_of(nodes)
 
 
-def telemetry(nodes: Sequence[NodeSamples]) -> Telemetry:
+def telemetry(nodes: Sequence[OfNode]) -> Telemetry:
     """How whole their samples are."""
-    return telemetry_of([*map(of_node, nodes)])
+    return telemetry_of(nodes)
 
 
 def rows_of(table: pd.DataFrame) -> list[Sample]:
