@@ -168,8 +168,10 @@ def test_the_same_campaign_gives_the_same_bytes(
 def test_no_secret_leaves_and_names_stay(
     campaign: Campaign, export: Callable[..., Path], packed: bool
 ) -> None:
-    """A variable's value, a login in an address, and both once more in an archive of a node."""
-    node = next(campaign.path.glob("*/repeat1/attempt1/nodes/0000-*"))
+    """A variable's value, a login in an address, and both once more in an archive of a node whose
+    log is not the one that the page shows the end of.
+    """
+    node = next(campaign.path.glob("*zero_stage=1*/repeat1/attempt1/nodes/0000-*"))
     words = "clone https://alice:pa55word@git.example.org/x.git\nexport HF_TOKEN=abc123def456\n"
     with (node / "launcher.log").open("a") as log:
         log.write(words)
