@@ -13,6 +13,16 @@
   none. Samples a second follow from it and the samples of an iteration.
 * `total_loss` is the median of the last 200 iterations (events.py:244), so the loss of the last
   line is one of long before; no line says the last iteration's own.
+
+Until May 2022 it was another line (eecb8660, 2022-03-03, libai/utils/events.py:198-216):
+
+    eta: 0:12:53  iteration: 20/10000  consumed samples: 2560  total_loss: 10.5
+    time: 0.0710(1801.97)  data_time: 0.0006  lr: 1.00e-04
+
+(in 2021 `time: 0.0710  data_time: 0.0006  tpt: 1802.0 samples/s`, 8a08e6c4 :201-218), seconds and
+samples a second without units, and `iteration` counts from 1 (engine/trainer.py:167).
+Its last weeks' count from 0 (8eb67ddd, 2022-04-18, engine/trainer.py:168), so a line's
+samples tell, which are those of so many iterations.
 """
 
 import json
@@ -31,8 +41,12 @@ _LIBAI = Sign(
         *(b"lb.utils.", b"lb.engine.", b"lb.data.", b"lb.scheduler", b"lb.models"),
     )
 )
-_TIME = re.compile(rb"(?<!data_)time: (\d+\.(\d+)) s/iter")
-_RATE = re.compile(rb"total[_ ]throughput: ([\d.]+) samples/s")
+_TIME = re.compile(
+    rb"(?<!data_)time: (\d+\.(\d+))"
+    rb"(?: s/iter|(?P<old>\((?P<rate>\d+\.\d+)\)\s|(?=  (?:data_time|tpt): )))"
+)
+_RATE = re.compile(rb"(?:total[_ ]throughput|tpt): ([\d.]+) samples/s")
+_SAMPLES = re.compile(rb"consumed[_ ]samples: (\d{1,15})\s")
 _START = re.compile(rb"Starting training from iteration (\d{1,9})\s")
 _UNTIMED = 2  # iterations before `time` begins to be averaged (IterationTimer's warm-up)
 
@@ -41,7 +55,10 @@ class LiBai(LineParser):
     """Lines of log.txt, the console and output.log."""
 
     name = "libai"
-    says = "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0"
+    says = (
+        "LiBai's `iteration: N/M  consumed_samples:` lines, which count from 0 (until April 2022"
+        " from 1)"
+    )
     candidates = (Candidate("libai"),)
     mentions = (Candidate("libai", "the log names libai", (_LIBAI,)),)
     from_zero = True
@@ -49,13 +66,12 @@ class LiBai(LineParser):
     holds = "the mean over its iterations; evaluations and checkpoints are not in it"
     step = rb"iteration: \d{1,9}/\d{1,9}\s"
     marker = b"iteration: "
-    head = re.compile(
-        WORD + rb"iteration: (?P<iteration>\d{1,9})/(?P<of>\d{1,9})(?=\s+consumed_samples: )"
-    )
+    head = re.compile(WORD + rb"iteration: (?P<iteration>\d{1,9})/(?P<of>\d{1,9})(?=\s)")
     fields = (re.compile(rb"total_loss: (?P<loss>\S+)\s"),)
     context = (b"Starting training from iteration ",)
     _start = 0
     _last_iteration = 0
+    _old_first = 1  # what lines of early 2022 call a run's first iteration
     _average = (0, 0.0)  # of the last line whose running average was used: iterations, sum (s)
 
     def look(self, text: bytes, at: int) -> None:
@@ -64,15 +80,22 @@ class LiBai(LineParser):
 
     def row(self, head: re.Match[bytes], tail: bytes, closed: bool) -> LoggedStep | None:
         row = super().row(head, tail, closed)
-        if row is None:
+        text = tail + b"\n" if closed else tail
+        samples = _SAMPLES.search(text)
+        if row is None or (samples is None and row.loss is None and not row.nan):
             return None
+        time, rate = _TIME.search(text), _RATE.search(text)
+        if text.lstrip().startswith(b"consumed samples: ") or (time and time["old"] is not None):
+            printed = row.iteration - 1
+            first = _counted_from(printed, quantity(samples[1]) if samples else None)
+            self._old_first = self._old_first if first is None else first
+            row.iteration = printed + 1 - self._old_first
         if row.iteration <= self._last_iteration:
             self._average = (0, 0.0)
             self._start = min(self._start, row.iteration - 1)
         self._last_iteration = row.iteration
-        time, rate = _TIME.search(tail), _RATE.search(tail)
         if time:
-            self._recover(row, time, quantity(rate[1]) if rate else None)
+            self._recover(row, time, quantity(rate[1] if rate else time["rate"]))
         return row
 
     def _recover(self, row: LoggedStep, time: re.Match[bytes], rate: float | None) -> None:
@@ -94,6 +117,17 @@ class LiBai(LineParser):
             if abs(samples - round(samples)) < 0.02 * samples and round(samples) > 0:
                 samples = round(samples)
             row.samples_per_s = samples / mean_s
+
+
+def _counted_from(printed: int, samples: float | None) -> int | None:
+    """Return what a line calls a run's first iteration: its samples are those of so many.
+
+    None where both would do.
+    """
+    if not printed or samples is None:
+        return 0 if samples else None
+    from_1, from_0 = samples % printed == 0, samples % (printed + 1) == 0
+    return None if from_1 == from_0 else int(from_1)
 
 
 class LiBaiMetrics(LineParser):

@@ -4,9 +4,11 @@
   a second of the whole job since the line before (the first includes compilation), and
   time.time(). The same class prints more losses between them;
 * `| step | micro_batches | samples | throughput | latency | loss |`, a table whose first column was
-  once called `batches` (oneflow_gpt/util.py), `latency` in seconds. What it printed is the first
-  summand of the next mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139,
-  :157), so that the loss is not the mean of its line alone.
+  once called `batches` (oneflow_gpt/util.py), `latency` in seconds;
+* `step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,`
+  (the same class with metric_print_format normal). What it printed is the first summand of the next
+  mean (OneFlow-Benchmark 3f36d9b LanguageModeling/GPT/oneflow_gpt/util.py:139, :157), so that the
+  loss is not the mean of its line alone.
 """
 
 import re
@@ -64,3 +66,17 @@ class OneFlowTable(LineParser):
         rb"\| (?P<step_time_s>[\d.]+) +\|"
     )
     fields = (re.compile(rb"^ %b +\|" % LOSS, re.IGNORECASE),)
+
+
+class OneFlowRecords(OneFlowTable):
+    """The same figures as `step=..,micro_batches=..` records."""
+
+    name = "oneflow_records"
+    says = "OneFlow's `step=N,micro_batches=` records"
+    step = rb",micro_batches="
+    marker = b",micro_batches="
+    head = re.compile(
+        WORD + rb"step=(?P<iteration>\d{1,9}),micro_batches=\d{1,12},samples=\d{1,15},"
+        rb"throughput=(?P<samples_per_s>[\d.]+),latency=(?P<step_time_s>[\d.]+),"
+    )
+    fields = (re.compile(rb"^loss=%b," % LOSS, re.IGNORECASE),)

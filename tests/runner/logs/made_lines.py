@@ -90,6 +90,18 @@ def libai(
     )
 
 
+@made("libai eecb8660 (2022-03-03) libai/utils/events.py:198-216; 8eb67ddd counts from 0")
+def libai_2022(
+    iteration: int, *, samples: int, time: float | None = 0.071, rate: float = 1801.97
+) -> str:
+    """One line of early 2022; the iteration as printed."""
+    known = "" if time is None else f"time: {time:.4f}({rate:.2f})  "
+    return (
+        f"[03/08 10:40:56 lb.utils.events]:  eta: 0:12:53  iteration: {iteration}/10000"
+        f"  consumed samples: {samples}  total_loss: 10.5  {known}data_time: 0.0006  lr: 1.00e-04  "
+    )
+
+
 @made(
     "Primus fd1eeabb primus/backends/megatron/patches/training_log/print_rank_last_patches.py:392"
 )

@@ -13,6 +13,7 @@ from runner.terms.record import Utilisation
 from tests.runner.logs.made_lines import (
     SMI_HEADER,
     libai,
+    libai_2022,
     megatron,
     primus,
     smi,
@@ -48,6 +49,28 @@ def test_libai_lines_before_time_is_known_count(read: Any) -> None:
 def test_libai_nan_loss_is_counted(read: Any) -> None:
     result = read([libai(99, time=1.0), libai(199, time=1.0, loss="nan")])
     assert (result["nan"], result["last_loss"]) == (1, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("period", [1, 20, 25])
+def test_libai_of_early_2022_counts_from_1_and_its_last_weeks_from_0(
+    read: Any, first: int, period: int
+) -> None:
+    """`time: 0.0710(1801.97)` was no time, and the first iteration the second."""
+    steps = [period * number for number in (1, 2, 3)]
+    result = read([libai_2022(step - 1 + first, samples=step * 128) for step in steps])
+    assert (result["first_iteration"], result["last_iteration"]) == (steps[0], steps[-1])
+    assert (result["system"], result["step_time_ms"]) == ("libai", pytest.approx(71))
+    assert result["samples_per_s"] == pytest.approx(1801.97, rel=1e-3)
+
+
+def test_libai_of_2021_prints_its_rate_behind_the_time(read: Any) -> None:
+    line = libai_2022(20, samples=2560).replace("(1801.97)", "")
+    line = line.replace("data_time: 0.0006  lr", "data_time: 0.0006  tpt: 1802.0 samples/s  lr")
+    result = read([line])
+    assert result["step_time_ms"] == pytest.approx(71)
+    assert result["samples_per_s"] == pytest.approx(1802, rel=1e-3)
+    assert read([line.replace("0.0710  ", "0.0710 sec  ")])["step_time_ms"] is None
 
 
 def test_primus_prints_a_value_and_its_running_average(read: Any) -> None:
@@ -147,6 +170,10 @@ def test_oneflow_table_in_both_spellings(read: Any) -> None:
         result = read(lines)
         assert (result["logged_lines"], result["last_iteration"]) == (2, 20)
         assert result["last_loss"] == 10.43741
+    record = (
+        "step=10,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,"
+    )
+    assert read([record])["step_time_ms"] == pytest.approx(14269.62)
 
 
 def test_torch_gpt_by_campaign_and_by_command() -> None:

@@ -66,6 +66,9 @@ MADE: dict[str, Iterable[str]] = {
         '{"current_steps": 10, "total_steps": 60, "loss": 1.52, "throughput": 1000, "total_tokens":'
         " 2000}"
     ],
+    "oneflow_records": [
+        "step=10,micro_batches=320,samples=5120,throughput=35.88,latency=14.27,loss=11.24,"
+    ],
 }
 
 # Figures of a step, peaks of memory, and sizes of the run.
@@ -108,6 +111,7 @@ GIVES = {
     "nemo_bar": "step_time_ms device_tokens_per_s loss grad_norm train_iters",
     "oneflow_steps": "samples_per_s loss",
     "oneflow_table": "step_time_ms samples_per_s loss",
+    "oneflow_records": "step_time_ms samples_per_s loss",
     "torch_gpt": (
         "step_time_ms samples_per_s loss grad_norm skipped train_iters memory_allocated_mib "
         "memory_reserved_mib memory_used_mib memory_rss_mib"

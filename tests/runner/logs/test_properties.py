@@ -22,6 +22,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 TABLE = [
     "| step     | micro_batches   | samples         | throughput | latency    | loss       |",
     "| 10       | 320             | 5120            | 35.88042   | 14.26962   | 11.23708   |",
+    "step=20,micro_batches=320,samples=5120,throughput=35.88042,latency=14.26962,loss=11.23708,",
 ]
 MIXED = [
     " log_interval .................................... 10",
@@ -33,6 +34,7 @@ MIXED = [
     *(lines.v115(step) for step in (1, 2)),
     *(lines.megatron(step, seconds=1.25) for step in (3, 4)),
     *(lines.libai(step, time=1.0, rate=4.0) for step in (99, 199)),
+    *(lines.libai_2022(step, samples=step * 128) for step in (20, 40)),
     *(lines.primus(step, f"541.9/{step * 1000}.5") for step in (1, 2, 3)),
     *(lines.primus_2026(step, f"541.9/{step * 1000}.5") for step in (4, 5)),
     *(lines.primus_torchtitan(step) for step in (1, 10)),
