@@ -1,7 +1,8 @@
 """What one acceptance found so far, as a folder: a checkup with a state that is gone on with."""
 
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from runner.base.errors import UserError
 from runner.folder import names
 from runner.folder.checkup import Checkup
 from runner.folder.stored import SCHEMA, UnreadableError, load, write_json
+
+ONCE = frozenset(("unanswered", "commands"))  # lists of a report in which no text stands twice
+LISTS = (*ONCE, "faults", "notes", "untested", "tests", "lost")
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ class StageReport:
     """
 
     stage: str
-    began_at: float
-    took_s: float
+    began_at: float = 0.0
+    took_s: float = 0.0
     faults: tuple[NodeFault, ...] = ()
     notes: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
@@ -44,6 +48,27 @@ class StageReport:
     lost: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     measured: bool = True
+
+    def adding(self, **more: Iterable[Any]) -> "StageReport":
+        """Return it with more in its lists, none of whose texts stands there twice."""
+        lists: dict[str, Any] = {name: (*getattr(self, name), *new) for name, new in more.items()}
+        once = {name: tuple(dict.fromkeys(lists[name])) for name in ONCE & lists.keys()}
+        return replace(self, **lists | once)
+
+
+def merged(stage: str, reports: Sequence[StageReport]) -> StageReport:
+    """Return what several reports found as one."""
+    found = StageReport(stage, took_s=sum(report.took_s for report in reports))
+    for report in reports:
+        found = found.adding(**{name: getattr(report, name) for name in LISTS})
+    return replace(found, measured=all(report.measured for report in reports))
+
+
+def timed(do: Callable[[], StageReport]) -> StageReport:
+    """Do what a report is of: when it began and how long it took, unless it says so."""
+    began_at, began = time.time(), time.monotonic()
+    found = do()
+    return replace(found, began_at=began_at, took_s=found.took_s or time.monotonic() - began)
 
 
 @dataclass(frozen=True)
@@ -59,9 +84,7 @@ class AcceptState:
 
     def report(self, stage: str) -> StageReport | None:
         """Return what a stage found; None where it has not ended."""
-        return next(
-            (stage_report for stage_report in self.stages if stage_report.stage == stage), None
-        )
+        return next((report for report in self.stages if report.stage == stage), None)
 
     def with_stage(self, report: StageReport) -> "AcceptState":
         """Return the state after a stage has ended."""
@@ -70,7 +93,7 @@ class AcceptState:
     @property
     def lost(self) -> list[str]:
         """Return the nodes that take part no longer."""
-        return [host for stage_report in (*self.stages, *self.rounds) for host in stage_report.lost]
+        return [host for report in (*self.stages, *self.rounds) for host in report.lost]
 
 
 class Acceptance(Checkup):

@@ -5,79 +5,60 @@ them; names.txt beside it says which is which. It makes no network request.
 """
 
 import time
-from typing import Any
 
 from node.time_words import lasts
 from runner import __version__
-from runner.accept.acceptance_answer import WORDS, AcceptAnswer, figure_cells, grouped
+from runner.accept.answer import WORDS, Found, grouped
 from runner.accept.scope import arguments
 from runner.archive.redact import Redaction
 from runner.base.suggested_commands import accept
 from runner.doctor.answer import Answer
+from runner.doctor.items import items_of
 from runner.report.templating import content_policy, templates
 
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
 EFFORT = ("product_s", "storage_mib", "train_iters", "device", "workload")
 
 
-def page(answer: AcceptAnswer, machine_answer: Answer) -> str:
+def page(found: Found, asked: Answer) -> str:
     """Write the page, redacted."""
-    redaction = Redaction(list(answer.nodes), [])
-    for env in machine_answer.envs.values():
+    redaction, state = Redaction(list(found.nodes), []), found.state
+    for env in asked.envs.values():
         redaction.learn(env)
-    content = redaction.content(_content(answer, machine_answer))
-    return (
-        templates()
-        .get_template("accept/page.html.j2")
-        .render(policy=content_policy([]), version=__version__, **content)
+    faults = [
+        dict(zip(("where", "words", "cure"), one, strict=True)) for one in grouped(found.faults)
+    ]
+    content = redaction.content(
+        {
+            "result": WORDS[found.exit_code],
+            "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
+            "took": lasts(sum(report.took_s for report in state.stages)),
+            "nodes": list(found.nodes),
+            "healthy": found.healthy,
+            "failing": {host: len(faults) for host, faults in found.failing.items()},
+            "faults": faults,
+            "stages": [
+                {
+                    "stage": report.stage,
+                    "took": lasts(report.took_s),
+                    "commands": list(report.commands),
+                    "notes": list(report.notes),
+                }
+                for report in state.stages
+            ],
+            "figures": found.figures,
+            "untested": found.untested,
+            "options": {key: str(to) for key in EFFORT if (to := state.options.get(key))},
+            "machine": machine(asked),
+            "command": accept("", arguments(state.options)).strip("`"),
+        }
     )
+    template = templates().get_template("accept/page.html.j2")
+    return template.render(policy=content_policy([]), version=__version__, **content)
 
 
-def _content(answer: AcceptAnswer, machine_answer: Answer) -> dict[str, Any]:
-    state, healthy, failing = answer.state, set(answer.healthy), answer.failing
-    return {
-        "result": WORDS[answer.exit_code],
-        "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
-        "took": lasts(sum(stage_report.took_s for stage_report in state.stages)),
-        "nodes": [
-            {
-                "host": host,
-                "faults": len(failing.get(host, ())),
-                "healthy": host in healthy,
-            }
-            for host in answer.nodes
-        ],
-        "healthy": len(healthy),
-        "faults": [
-            {"where": where, "words": description, "cure": cure}
-            for where, description, cure in grouped(answer.faults)
-        ],
-        "stages": [
-            {
-                "stage": stage_report.stage,
-                "took": lasts(stage_report.took_s),
-                "commands": list(stage_report.commands),
-                "notes": list(stage_report.notes),
-                "faults": len(stage_report.faults),
-            }
-            for stage_report in state.stages
-        ],
-        "figures": [figure_cells(row) for row in answer.rows],
-        "untested": answer.untested,
-        "options": {key: str(value) for key in EFFORT if (value := state.options.get(key))},
-        "machine": machine(machine_answer),
-        "command": accept("", arguments(state.options)).strip("`"),
-    }
-
-
-def machine(answer: Answer) -> list[list[str]]:
+def machine(asked: Answer) -> list[list[str]]:
     """Return what the nodes are, an item each, as most of them have it."""
-    from runner.doctor.items import items_of
-
-    rows = []
-    items = [{item.name: item.value for item in items_of(env)} for env in answer.envs.values()]
-    for name in MACHINE:
-        values = [values_by_name.get(name) for values_by_name in items if values_by_name.get(name)]
-        if values:
-            rows.append([name, str(max(values, key=values.count))])
-    return rows
+    items = [{item.name: item.value for item in items_of(env)} for env in asked.envs.values()]
+    known = {name: [named[name] for named in items if named.get(name)] for name in MACHINE}
+    return [[name, str(max(values, key=values.count))] for name, values in known.items() if values]

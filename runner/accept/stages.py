@@ -1,43 +1,65 @@
-"""The stages of an acceptance, in order of growing scale."""
+"""The stages of an acceptance, in order of growing scale: one after the other, on from where it
+stopped; and what it leaves once all of them have ended.
+"""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from node.probe_deep import ALL_REDUCE
-from runner.accept.acceptance import NodeFault, StageReport
+from node.time_words import lasts
+from runner.accept.acceptance import (
+    AcceptState,
+    NodeFault,
+    StageReport,
+    acceptances,
+    current,
+    timed,
+)
+from runner.accept.answer import Found, answered, junit
+from runner.accept.marks import against_earlier, against_marks
+from runner.accept.provider_page import page
 from runner.accept.remedies import remedy
-from runner.accept.session import Session, Stages, unreachable
+from runner.accept.scope import AcceptOptions
+from runner.accept.session import Session
 from runner.accept.training import training
-from runner.base.text import listing
-from runner.doctor.answer import Answer
+from runner.base.console import Screen, one_line
+from runner.base.files import write_text
+from runner.base.text import counted, listing
+from runner.doctor.answer import Answer, gather
 from runner.doctor.items import SPOILS
 from runner.doctor.probe_tests import NCCL_TESTS, SWITCH
+from runner.folder import names
+from runner.folder.stored import UnreadableError, write_json
+from runner.inventory.inventory import load_inventory, refuse_unedited
+from runner.launch.engines import engine_of
+from runner.launch.interrupts import Interrupts
+from runner.study.study import Answer as Answered
 
 HOSTS_SHOWN = 4
 
 
 def alike(session: Session) -> StageReport:
     """Compare what all nodes are: doctor's items, and each role's verify entry."""
-    began_at, began = time.time(), time.monotonic()
     answer = session.survey()
-    faults = alike_faults(answer)
-    notes = tuple(
-        f"{', '.join(finding.nodes)}: {finding.words}"
-        for finding in answer.comparison.findings
-        if finding.severity != SPOILS
-    )
+    findings = answer.comparison.findings
     return StageReport(
         "alike",
-        began_at,
-        time.monotonic() - began,
-        tuple(faults),
-        notes,
-        (),
-        (),
-        (),
-        tuple(answer.unreachable),
-        (f"verify.yml: {len(answer.roles)} roles checked", "node/facts: all items of doctor"),
+        faults=tuple(alike_faults(answer)),
+        notes=tuple(
+            f"{', '.join(finding.nodes)}: {finding.words}"
+            for finding in findings
+            if finding.severity != SPOILS
+        ),
+        lost=tuple(answer.unreachable),
+        commands=(
+            f"verify.yml: {len(answer.roles)} roles checked",
+            "node/facts: all items of doctor",
+        ),
     )
 
 
@@ -46,18 +68,23 @@ def alike_faults(answer: Answer) -> list[NodeFault]:
     faults = unreachable("alike", answer)
     for host, entries in answer.failures.items():
         for entry in entries:
-            description = f"{entry['role']}: {' '.join(entry['message'].split())}"
-            faults.append(NodeFault("alike", "system", (host,), description, remedy("system")))
-    for finding in answer.comparison.findings:
-        if finding.severity == SPOILS:
-            description = finding.words
-            nodes = tuple(finding.nodes)
-            if len(answer.envs) == 2:
-                description += "; of two nodes it cannot be said which is right"
-            faults.append(
-                NodeFault("alike", finding.item, nodes, description, remedy(finding.item))
-            )
-    return faults
+            words = f"{entry['role']}: {' '.join(entry['message'].split())}"
+            faults.append(NodeFault("alike", "system", (host,), words, remedy("system")))
+    of_two = "; of two nodes it cannot be said which is right" if len(answer.envs) == 2 else ""
+    return faults + [
+        NodeFault("alike", one.item, tuple(one.nodes), f"{one.words}{of_two}", remedy(one.item))
+        for one in answer.comparison.findings
+        if one.severity == SPOILS
+    ]
+
+
+def unreachable(stage: str, answer: Answer) -> list[NodeFault]:
+    """Say which nodes could not be asked."""
+    cure = remedy("unreachable")
+    return [
+        NodeFault(stage, "unreachable", (host,), f"cannot be asked: {why}", cure)
+        for host, why in answer.unreachable.items()
+    ]
 
 
 def devices(session: Session) -> StageReport:
@@ -74,14 +101,10 @@ def links(session: Session) -> StageReport:
     untested = list(report.untested)
     if len(session.hosts) == 2:
         untested.append("a slow link of two nodes: there is no other to compare it with")
-    if report.tests:
-        expected = {SWITCH: len(session.hosts) > 3, NCCL_TESTS: on_gpus}
-        untested += [
-            reason
-            for test, is_expected in expected.items()
-            if is_expected and test not in session.options.left_out
-            for reason in without_figure(test, report, session.hosts)
-        ]
+    expected = {SWITCH: len(session.hosts) > 3, NCCL_TESTS: on_gpus} if report.tests else {}
+    for test, is_expected in expected.items():
+        if is_expected and test not in session.options.left_out:
+            untested += without_figure(test, report, session.hosts)
     return replace(report, untested=tuple(untested))
 
 
@@ -104,10 +127,102 @@ def storage(session: Session) -> StageReport:
     return session.probe(["storage"], "storage")
 
 
-STAGES: Stages = (
-    ("alike", "drivers, versions, clocks, limits of all nodes compared", alike),
-    ("devices", "each device: products, sustained and checked; memory; copies", devices),
-    ("links", "all-reduce and other collectives within nodes, of pairs, of all", links),
-    ("storage", "write, sync, read and small files on each node", storage),
-    ("training", "each node alone, then 2, 4, ... and all; losses and scaling", training),
-)
+STAGES: Mapping[str, tuple[Callable[[Session], StageReport], str]] = {
+    "alike": (alike, "drivers, versions, clocks, limits of all nodes compared"),
+    "devices": (devices, "each device: products, sustained and checked; memory; copies"),
+    "links": (links, "all-reduce and other collectives within nodes, of pairs, of all"),
+    "storage": (storage, "write, sync, read and small files on each node"),
+    "training": (training, "each node alone, then 2, 4, ... and all; losses and scaling"),
+}
+
+
+def accept(inventory: Path, runs: Path, options: AcceptOptions, *, new: bool = False) -> Session:
+    """Do what is left of an acceptance. Raises UserError where no node could be asked."""
+    cluster = load_inventory(inventory)
+    refuse_unedited(cluster)
+    label = cluster.label
+    if options.node:
+        alone = tuple(node for node in cluster.nodes if node.host == options.node)
+        cluster, label = replace(cluster, nodes=alone), f"{label}-{options.node}"
+    options = options.measuring(cluster.device)
+    acceptance = current(runs / names.ACCEPT / label, options.to_json(), new=new)
+    engine, interrupts = engine_of(cluster, runs), Interrupts()
+    console = Screen(stderr=True, soft_wrap=True)
+    expected = options.expected_s(len(cluster.nodes), cluster.device)
+    with (
+        acceptance.locked(cluster.group),
+        interrupts.handled(),
+        engine.gathered(acceptance.path, interrupts.once),
+    ):
+        begun = AcceptState(time.time(), options.to_json(), sum(expected.values()))
+        state = acceptance.state or begun
+        session = Session(acceptance, cluster, engine, options, interrupts, console, state)
+        session.save(state)
+        if state.stages:
+            asked = gather(acceptance, inventory=str(cluster.path))
+            session.answer = replace(asked, engine=cluster.engine)
+            finished = ", ".join(report.stage for report in state.stages)
+            console.print(one_line(f"going on with {acceptance.path}: {finished} done"))
+        for stage in options.stages:
+            if session.state.report(stage) is None:
+                console.print(
+                    one_line(f"{stage}: {STAGES[stage][1]}, about {lasts(expected[stage])}")
+                )
+                report = timed(partial(do, stage, session))
+                session.save(session.state.with_stage(report))
+                console.print(one_line(ended(report)))
+                if interrupts.count:
+                    raise KeyboardInterrupt
+    return session
+
+
+def do(stage: str, session: Session) -> StageReport:
+    """Do one stage; every node may be lost before it, or in use by others."""
+    silent: list[NodeFault] = []
+    if stage != "alike" and not session.answer.envs:
+        silent = unreachable(stage, session.survey(roles=False))
+    if stage == "alike" or session.hosts or session.state.rounds:
+        report = STAGES[stage][0](session)
+    else:
+        reason = f"stage {stage}: no node is left to test"
+        report = StageReport(stage, unanswered=(reason,))
+    return replace(report, faults=(*silent, *report.faults))
+
+
+def ended(report: StageReport) -> str:
+    """Return a stage's line once it has ended."""
+    nodes = sorted({host for fault in report.faults for host in fault.nodes})
+    fault_text = f"{counted(len(report.faults), 'fault')} on {', '.join(nodes) or 'unknown nodes'}"
+    result = fault_text if report.faults else "not all tested" if report.unanswered else "passed"
+    return f"{report.stage}: {result}, {lasts(report.took_s)}"
+
+
+def finish(session: Session, marks: Mapping[str, Mapping[str, Any]]) -> Answered:
+    """End an acceptance: judge its figures by marks and history, and write its files."""
+    folder = session.acceptance.path
+    state = replace(session.state, ended_at=time.time())
+    faults = (*against_marks(state, marks), *against_earlier(state, _earlier(folder)))
+    cluster = session.cluster
+    found = Found(cluster.name, session.answer.nodes, state, faults, cluster.engine)
+    answer = answered(found)
+    texts = {
+        "healthy.txt": "".join(f"{host}\n" for host in found.healthy),
+        "failing.txt": "".join(f"{host}\n" for host in found.failing),
+        "junit.xml": junit(found) + "\n",
+        "report.html": page(found, session.answer),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    write_json(folder / names.ANSWER, answer.to_json())
+    session.save(state)  # once all files are there: killed before, the same command writes them
+    return answer
+
+
+def _earlier(folder: Path) -> list[AcceptState]:
+    """Return the acceptances before this one that ended, without those of a damaged state."""
+    states = []
+    for acceptance in acceptances(folder.parent):
+        if acceptance.path != folder:
+            with suppress(UnreadableError):
+                states.append(acceptance.state)
+    return [state for state in states if state is not None and state.ended_at is not None]

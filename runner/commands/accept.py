@@ -1,18 +1,16 @@
 """`python -m runner accept`: is this cluster good, and which node is not?"""
 
 import argparse
-import json
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.base.errors import UserError
 from runner.base.options import Commands, add_inventory, add_runs, new_command
-from runner.base.streams import complain, say, say_json
+from runner.base.streams import complain
 from runner.base.suggest import nearest
 from runner.base.text import listing
-from runner.terms.printed_answers import AcceptPlanAnswer
+from runner.commands.study_options import FORMATS, print_answer
 
 if TYPE_CHECKING:
     from runner.accept.scope import AcceptOptions
@@ -51,8 +49,8 @@ def add_parser(commands: Commands) -> None:
         "accept",
         "is this cluster good, and which node is not?",
         DESCRIPTION,
-        answers=("accept", "accept_plan"),
-        formats=("table", "json"),
+        answers=("accept", "answer"),
+        formats=FORMATS,
     )
     add_inventory(command)
     add_runs(command)
@@ -106,10 +104,9 @@ def _duration(word: str) -> float:
 
 def run(chosen: argparse.Namespace) -> int:
     """Accept, print the answer, and leave it in its folder."""
-    from runner.accept import output_files
+    from runner.accept import answer as answers
     from runner.accept.marks import load_marks
-    from runner.accept.session import accept
-    from runner.accept.stages import STAGES as ALL
+    from runner.accept.stages import accept, finish
     from runner.inventory.inventory import load_inventory
 
     cluster = load_inventory(chosen.inventory)
@@ -127,11 +124,8 @@ def run(chosen: argparse.Namespace) -> int:
 
         matrix_of(options, cluster)
     if chosen.plan:
-        plan = output_files.plan(options, 1 if node else len(cluster.nodes), cluster.device)
-        if chosen.format == "json":
-            say_json(AcceptPlanAnswer(lines=tuple(plan.splitlines())))
-        else:
-            say(plan)
+        nodes = 1 if node else len(cluster.nodes)
+        print_answer(answers.planned(options, nodes, cluster.device), chosen)
         return 0
     if node == "localhost" and os.geteuid() == 0:
         raise UserError(
@@ -139,21 +133,14 @@ def run(chosen: argparse.Namespace) -> int:
             " runuser -u USER -- trainbench accept --quick --node localhost"
         )
     try:
-        session = accept(chosen.inventory, chosen.runs, options, ALL, new=chosen.new)
+        session = accept(chosen.inventory, chosen.runs, options, new=chosen.new)
     except KeyboardInterrupt:
         complain(
             "Stopped by Ctrl-C. Run the same command to continue after the last finished stage."
         )
         return 130
-    answer = output_files.finish(session, marks)
-    if chosen.format == "json":
-        say(json.dumps(answer.as_json(), indent=1))
-    else:
-        from runner.base.console import Screen
-
-        console = Screen(width=shutil.get_terminal_size((160, 24)).columns)
-        for section in answer.parts(console.width):
-            console.print(section)
+    answer = finish(session, marks)
+    print_answer(answer, chosen)
     complain(f"all results: {session.acceptance.path}")
     return answer.exit_code
 

@@ -1,12 +1,13 @@
-"""The probe as a run on all nodes: which torch, what each node starts. Pure except `launch`.
+"""The probe as a run on all nodes: which torch, what each node starts. Pure but for two functions.
 
 It goes the way of any run of bench: run.json, the engine, the supervisor's lease and time limit.
 """
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -150,6 +151,26 @@ class Probed:
     cause: str
 
 
+def carried_out(
+    checkup: Checkup, engine: Engine, interrupts: Interrupts, orders: Callable[..., Orders]
+) -> Probed:
+    """Carry out a measurement, on another port where one is in use.
+
+    `orders` takes its number, folder and try of a port.
+    """
+
+    def probe(port_try: int) -> Probed:
+        attempt = checkup.new_probe()
+        folder = PurePosixPath(attempt.path.resolve())
+        ordered = orders(number=attempt.number, port_try=port_try, folder=folder)
+        write_json(attempt.path / names.RUN, {"trainbench": __version__, **ordered.to_json()})
+        message = carry_out(engine, checkup, attempt, ordered, interrupts)
+        halt = attempt.halt
+        return Probed(attempt, message, halt.cause if halt else "")
+
+    return on_a_free_port(probe, interrupts)
+
+
 def launch(
     checkup: Checkup,
     cluster: Cluster,
@@ -160,29 +181,10 @@ def launch(
     interrupts: Interrupts,
     effort: Effort = DOCTORS,
 ) -> Judgement:
-    """Run the probe on the nodes, another port where one is in use, and judge what it said."""
+    """Run the probe on the nodes, and judge what it said."""
     began = time.monotonic()
-
-    def probe(port_try: int) -> Probed:
-        attempt = checkup.new_probe()
-        folder = PurePosixPath(attempt.path.resolve())
-        orders = plan(
-            cluster,
-            nodes,
-            pin,
-            checks,
-            number=attempt.number,
-            port_try=port_try,
-            folder=folder,
-            effort=effort,
-        )
-        content = {"trainbench": __version__, **orders.to_json()}
-        write_json(attempt.path / names.RUN, content)
-        message = carry_out(engine, checkup, attempt, orders, interrupts)
-        halt = attempt.halt
-        return Probed(attempt, message, halt.cause if halt else "")
-
-    probed = on_a_free_port(probe, interrupts)
+    orders = partial(plan, cluster, nodes, pin, checks, effort=effort)
+    probed = carried_out(checkup, engine, interrupts, orders)
     attempt = probed.attempt
     hosts = list(attempt.hosts.values())  # those of the job, where one gives them
     objects = [

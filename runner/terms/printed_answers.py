@@ -75,14 +75,6 @@ class PlaybookAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcceptPlanAnswer:
-    """What `accept --plan` says: lines for a person."""
-
-    lines: tuple[str, ...]
-    schema: Schema = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class DetachedAnswer:
     """Where a campaign goes on after `bench --detach`."""
 
@@ -276,7 +268,6 @@ class AboutAnswer:
 # Each by the name of its schema.
 ANSWERS: Mapping[str, type] = {
     "about": AboutAnswer,
-    "accept_plan": AcceptPlanAnswer,
     "bench_detached": DetachedAnswer,
     "bench_script": ScriptAnswer,
     "completion": CompletionAnswer,

@@ -99,10 +99,10 @@ def bed(*, share: float | None = SHARE, disk_mib: int | None = None) -> Iterator
 
 @dataclass(frozen=True)
 class Accepted:
-    """How an acceptance ended: exit code, its answer as JSON ({} without), its words, seconds."""
+    """How an acceptance ended: exit code, its answer's detail ({} without), its words, seconds."""
 
     code: int
-    answer: dict[str, Any]
+    detail: dict[str, Any]
     words: str
     took_s: float
 
@@ -152,4 +152,4 @@ class Accepting:
             code = self.process.wait()
         took_s = time.monotonic() - self._began
         text = self._out.read_text()
-        return Accepted(code, json.loads(text) if text else {}, self.words, took_s)
+        return Accepted(code, json.loads(text)["detail"] if text else {}, self.words, took_s)

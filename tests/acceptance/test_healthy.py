@@ -29,9 +29,9 @@ def test_clean_nodes_pass(number: int, recorded: list[list[Any]], record_propert
     record_property("clean", number)
     record_property("exit code", ended.code)  # 2: it could not tell something
     record_property("s", f"{ended.took_s:.0f}")
-    assert ended.answer, ended.words
-    assert ended.answer["faults"] == []
-    recorded.append([test for stage in ended.answer["stages"] for test in stage["tests"]])
+    assert ended.detail, ended.words
+    assert ended.detail["faults"] == []
+    recorded.append([test for stage in ended.detail["stages"] for test in stage["tests"]])
 
 
 @pytest.mark.nightly("acceptance")

@@ -121,7 +121,7 @@ def test_it_goes_on_and_passes(
     assert code == 0, last.read_text()
     took = {
         one["stage"]: one["took_s"]
-        for one in json.loads(last.with_suffix(".json").read_text())["stages"]
+        for one in json.loads(last.with_suffix(".json").read_text())["detail"]["stages"]
     }
     for stage in STAGES:
         record_property(f"{stage}, s", f"{took[stage]:.1f}")

@@ -35,9 +35,9 @@ def test_it_is_named(plant: Plant, record_property: Callable[[str, object], None
         plant.during(accepting)
         ended = accepting.end()
     record_property("s", f"{ended.took_s:.0f}")
-    faults = [fault for fault in ended.answer.get("faults", []) if fault["nodes"]]
+    faults = [fault for fault in ended.detail.get("faults", []) if fault["nodes"]]
     words = [f"{'+'.join(fault['nodes'])} {fault['words']}" for fault in faults]
-    assert set(ended.answer.get("failing", {})) == set(plant.nodes), [*words, ended.words]
+    assert set(ended.detail.get("failing", {})) == set(plant.nodes), [*words, ended.words]
     assert any(
         fault["test"].startswith(plant.tests) and set(fault["nodes"]) <= set(plant.nodes)
         for fault in faults

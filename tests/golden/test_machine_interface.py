@@ -99,7 +99,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("verify -i {i} --runs {runs}", "playbook", 1),
     ("teardown -i {i} --runs {runs}", "error", 2),
     ("doctor -i {i} --runs {runs} --only env", "error", 2),
-    ("accept -i {i} --runs {runs} --plan", "accept_plan", 0),
+    ("accept -i {i} --runs {runs} --plan", "answer", 0),
     ("tune {tune} -i {i} --runs {runs} --plan", "answer", 0),
     ("tune {tune} -i {i} --runs {runs} --dry-run", "dry_run", 0),
     ("tune {tune} -i {i} --runs {runs} --no-measure", "answer", 0),

@@ -61,7 +61,7 @@ def test_the_nodes_of_two_switches_are_compared(tmp_path: Path, group: Group) ->
     for test in ("pair", "all_gather", "all_to_all", "send_receive"):
         words += ["--leave-out", test]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=500)
-    (links,) = json.loads(ran.stdout)["stages"]
+    (links,) = json.loads(ran.stdout)["detail"]["stages"]
     (row,) = [row for row in links["tests"] if row["test"] == "switch"]
     measured = sorted(figure["nodes"] for figure in row["figures"])
     assert measured == [["node1", "node3"], ["node2", "node4"]], ran.stdout

@@ -187,18 +187,17 @@ def _doctor() -> Schema:
 
 
 def _accept() -> Schema:
-    return with_keys(
+    detail = with_keys(
         of(AcceptState),
-        schema=VERSION,
         inventory=TEXT,
-        exit_code=WHOLE,
-        result=TEXT,
         healthy=listed(TEXT),
         failing=named(listed(of(NodeFault))),
         faults=listed(of(NodeFault)),
         untested=listed(TEXT),
         leave_out=named(TEXT),
     )
+    study = _study()
+    return {**study, "properties": {**study["properties"], "detail": detail}}
 
 
 def _plan() -> Schema:
@@ -396,7 +395,10 @@ _LOG = with_keys(of(LogResult), schema=VERSION)
 PRINTED: Mapping[str, tuple[str, Schema]] = {
     **{name: (noun.__doc__ or "", _answer(noun)) for name, noun in ANSWERS.items()},
     "accept": ("What `accept` found (docs/how-to/accept.md).", _accept()),
-    "answer": ("What `tune`, `ci` or `bisect` found, or would do (docs/how-to/).", _study()),
+    "answer": (
+        "What `tune`, `ci` or `bisect` found; what these and `accept` would do (docs/how-to/).",
+        _study(),
+    ),
     "compare": ("Two campaigns, worst cells first (docs/runs.md).", _compare()),
     "doctor": ("What `doctor` and `verify` found (docs/doctor.md).", _doctor()),
     "dry_run": ("What each cell's first run would start, on each node.", _dry_run()),

@@ -13,18 +13,19 @@ from node.causes import Cause
 from runner.__main__ import main
 from runner.accept import stages
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
-from runner.accept.acceptance_answer import AcceptAnswer
+from runner.accept.answer import Found, answered, junit
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
 from runner.accept.provider_page import page
 from runner.accept.scope import STAGES, AcceptOptions, arguments, group_sizes, rounds_of_pairs
 from runner.accept.session import EarlyEnd, Session, without_result
 from runner.accept.training import chunks, matrix_of
 from runner.base.errors import UserError
-from runner.base.grid import plain_text
 from runner.doctor.answer import Answer
 from runner.doctor.differences import compare_nodes
 from runner.doctor.judgement import Judgement
 from runner.doctor.slow_figures import Figure, ProbeResult
+from runner.study.showing import to_text
+from runner.study.study import Answer as Answered
 from runner.terms.cluster import Cluster
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits
@@ -33,13 +34,13 @@ from tests.runner.builders import small_cluster
 HOSTS = ("n1", "n2", "n3", "n4")
 
 
-def answer(*faults: NodeFault, **more: object) -> AcceptAnswer:
+def answer(*faults: NodeFault, **more: object) -> Found:
     reports = tuple(
         StageReport(stage, 0.0, 1.0, tuple(one for one in faults if one.stage == stage))
         for stage in STAGES
     )
     state = AcceptState(0.0, {"stages": list(STAGES)}, stages=reports)
-    return AcceptAnswer("rack", HOSTS, state, **more)  # type: ignore[arg-type]
+    return Found("rack", HOSTS, state, **more)  # type: ignore[arg-type]
 
 
 FAULT = NodeFault("links", "pair", ("n3",), "n3: slow <b>", "look at its cable")
@@ -55,16 +56,16 @@ def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
     assert (found.exit_code, list(found.failing), found.healthy) == (1, ["n3"], ["n1", "n2", "n4"])
     assert found.exclusion == {"--limit": "all:!n3"}
     assert answer(FAULT, engine=Slurm(nodes=4)).exclusion == {"slurm_exclude": "n3"}
-    text = plain_text(found.parts(200), 200)
-    assert "fault: n3: slow <b>\n       cure: look at its cable" in text
+    text = to_text(answered(found), "table")
+    assert "  fault: n3: slow <b>\n  cure: look at its cable" in text
     assert "rack: fail: 3 of 4 nodes pass" in text
-    assert '<failure message="n3: slow &lt;b&gt;">' in found.junit()
-    assert found.junit().count("<testcase") == len(STAGES) * 5
+    assert '<failure message="n3: slow &lt;b&gt;">' in junit(found)
+    assert junit(found).count("<testcase") == len(STAGES) * 5
 
 
 def test_what_could_not_be_tested_is_no_pass() -> None:
     state = AcceptState(0.0, {"stages": ["alike", "links"]})
-    unproved = AcceptAnswer("rack", HOSTS, state)
+    unproved = Found("rack", HOSTS, state)
     assert unproved.exit_code == 2
     assert "stage links has not ended" in unproved.untested
 
@@ -73,12 +74,13 @@ BUSY = "n2: GPU 0 is in use by pid 4924 (python3) of root, 14 s old; end it, or 
 
 
 def test_a_node_that_ends_a_run_for_all_is_at_fault() -> None:
-    (fault,) = EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).faults("links")
+    report = EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).report("links")
+    (fault,) = report.faults
     assert fault.words == "n2 ended stage links for all: out of contact"
-    assert not EarlyEnd(("n2",), "out of contact", Cause.NODE_LOST).untested("links")
-    (unnamed,) = EarlyEnd((), "it hangs").faults("links")
+    assert (report.lost, report.unanswered) == (("n2",), ())
+    (unnamed,) = EarlyEnd((), "it hangs").report("links").faults
     assert unnamed.nodes == ()
-    assert EarlyEnd().faults("links") == []
+    assert EarlyEnd().report("links") == StageReport("links")
 
 
 class Probing(Session):
@@ -94,10 +96,10 @@ class Probing(Session):
         """Return the next one."""
         return self.given.pop(0)
 
-    def probed(self) -> AcceptAnswer:
+    def probed(self) -> Found:
         """Return the answer of an acceptance of stage devices alone."""
         state = AcceptState(0.0, {"stages": ["devices"]}).with_stage(self.probe([], "devices"))
-        return AcceptAnswer("rack", HOSTS, state)
+        return Found("rack", HOSTS, state)
 
 
 IN_USE = Judgement(
@@ -114,7 +116,7 @@ def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty(tmp_path:
     busy = Probing(tmp_path, CLUSTER, IN_USE, Judgement()).probed()
     assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, ["n1", "n3", "n4"], {})
     assert busy.untested == [f"stage devices: {BUSY}"]
-    (cases,) = ElementTree.fromstring(busy.junit()).iter("testsuite")
+    (cases,) = ElementTree.fromstring(junit(busy)).iter("testsuite")
     skipped = [case.get("name") for case in cases if case.find("skipped") is not None]
     assert skipped == ["n2", "cluster"]
 
@@ -286,7 +288,7 @@ def test_the_page_holds_no_name_and_is_escaped() -> None:
     state = AcceptState(
         0.0, {"stages": list(STAGES)}, stages=(StageReport("links", 0, 1, (fault,)),)
     )
-    text = page(AcceptAnswer("rack", hosts, state), Answer("rack", 0.0, hosts))
+    text = page(Found("rack", hosts, state), Answer("rack", 0.0, hosts))
     assert "gpu-a" not in text
     assert "10.1.2.3" not in text
     assert "node2: slow &lt;b&gt;" in text
@@ -344,11 +346,11 @@ def test_the_page_says_how_accept_was_called(
 ) -> None:
     planned: list[AcceptOptions] = []
 
-    def plan(options: AcceptOptions, nodes: int, device: str) -> str:
+    def plan(options: AcceptOptions, nodes: int, device: str) -> Answered:
         planned.append(options)
-        return ""
+        return Answered("accept", "plan", 0, "")
 
-    monkeypatch.setattr("runner.accept.output_files.plan", plan)
+    monkeypatch.setattr("runner.accept.answer.planned", plan)
     assert main(["accept", "--plan", *words]) == 0
     again = arguments(planned[0].to_json())
     assert main(["accept", "--plan", *again]) == 0
@@ -358,12 +360,19 @@ def test_the_page_says_how_accept_was_called(
 
 def test_the_page_names_a_matrix_without_its_folder() -> None:
     options = AcceptOptions(matrix="/home/someone/my matrix.yaml").to_json()
-    text = page(AcceptAnswer("rack", HOSTS, AcceptState(0.0, options)), Answer("rack", 0.0, HOSTS))
+    text = page(Found("rack", HOSTS, AcceptState(0.0, options)), Answer("rack", 0.0, HOSTS))
     assert "accept -i INVENTORY --matrix &#39;my matrix.yaml&#39;<" in text
     assert "someone" not in text
 
 
 def test_json_is_one_object() -> None:
-    document = json.loads(json.dumps(answer(FAULT).as_json()))
+    document = json.loads(to_text(answered(answer(FAULT)), "json"))
     fits(document, "accept")
-    assert document["result"] == "fail"
+    assert (document["verdict"], document["detail"]["healthy"]) == ("fail", ["n1", "n2", "n4"])
+
+
+def test_a_fault_of_the_soak_is_one_of_stage_training_for_ci() -> None:
+    fault = NodeFault("soak", "train_groups", (), "training slowed down", "look at the fans")
+    reports = (StageReport("training", 0.0, 1.0, (fault,)),)
+    found = Found("rack", HOSTS, AcceptState(0.0, stages=reports))
+    assert '<testcase classname="training" name="cluster"><failure' in junit(found)
