@@ -9,6 +9,7 @@ Keys are tests, as answer.json has them. Nothing is shipped: a mark needs a sour
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from runner.matrix.dialect import read_file, read_yaml
 MARK = Fields({"at_least": Number(0)}, {"source": (Text(most=500), "")})
 MEANWHILE = "; other work had the node's cores meanwhile: it says nothing of the node"
 KEPT = 5  # earlier acceptances that are compared with
+Marks = Mapping[str, Mapping[str, Any]]
 
 
-def load_marks(path: Path) -> Mapping[str, Mapping[str, Any]]:
+def load_marks(path: Path) -> Marks:
     """Read a file of marks. Raises UserError that names the key."""
     content = read_yaml(read_file(path, "a file of marks"), str(path))
     if not isinstance(content, dict):
@@ -43,40 +45,47 @@ def load_marks(path: Path) -> Mapping[str, Mapping[str, Any]]:
     return marks
 
 
-def figures_of(state: AcceptState) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
-    """Yield each figure with its stage, what it is, and its test: of training with the size."""
+@dataclass(frozen=True)
+class Measured:
+    """A figure as answer.json has it, and whose it is: `nodes` are a group's that trained."""
+
+    stage: str
+    test: str
+    nodes: int | None
+    figure: Mapping[str, Any]
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What was measured, with all of its nodes, of which a label names a few."""
+        return self.test, self.nodes, tuple(self.figure["nodes"]), self.figure["device"]
+
+    def fault(self, kind: str, words: str) -> NodeFault:
+        """Return it as a fault: of the node whose own it is, unless other work had its cores."""
+        hosts, busy = tuple(self.figure["nodes"]), self.figure.get("busy")
+        name, unit = TESTS[self.test]
+        where = location(hosts, self.figure["device"])
+        words = f"{where}: {name} {rounded(self.figure['value'])} {unit}, {words}"
+        words += MEANWHILE if busy else ""
+        own = hosts if len(hosts) == 1 and not busy else ()
+        return NodeFault(self.stage, kind, own, words, remedy(kind))
+
+
+def measured(state: AcceptState) -> Iterator[Measured]:
+    """Yield each figure of an acceptance."""
     for report in state.stages:
         for test in report.tests:
             for figure in test["figures"]:
-                size = f" on {test['nodes']} nodes" if "nodes" in test else ""
-                where = location(figure["nodes"], figure["device"])
-                yield report.stage, f"{test['test']}{size}", figure, where
+                yield Measured(report.stage, test["test"], test.get("nodes"), figure)
 
 
-def measured(test: str, figure: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what was measured: the test, and all of its nodes, of which a label names a few."""
-    return test, tuple(figure["nodes"]), figure["device"]
-
-
-def accused(figure: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the node whose own figure it is, unless other work had its cores."""
-    own = len(figure["nodes"]) == 1 and not figure.get("busy")
-    return tuple(figure["nodes"]) if own else ()
-
-
-def against_marks(state: AcceptState, marks: Mapping[str, Mapping[str, Any]]) -> list[NodeFault]:
+def against_marks(state: AcceptState, marks: Marks) -> list[NodeFault]:
     """Return figures below what a person asks for."""
     faults = []
-    for stage, test, figure, where in figures_of(state):
-        mark = marks.get(test.split()[0])
-        if mark is None or figure["value"] >= mark["at_least"]:
-            continue
-        name, unit = TESTS[test.split()[0]]
-        source = f" ({mark['source']})" if mark.get("source") else ""
-        description = f"{where}: {name} {rounded(figure['value'])} {unit}, the mark is"
-        description += f" {rounded(mark['at_least'])}{source}"
-        description += MEANWHILE if figure.get("busy") else ""
-        faults.append(NodeFault(stage, "mark", accused(figure), description, remedy("mark")))
+    for one in measured(state):
+        mark = marks.get(one.test)
+        if mark is not None and one.figure["value"] < mark["at_least"]:
+            source = f" ({mark['source']})" if mark.get("source") else ""
+            faults.append(one.fault("mark", f"the mark is {rounded(mark['at_least'])}{source}"))
     return faults
 
 
@@ -86,34 +95,26 @@ def against_earlier(state: AcceptState, earlier: Sequence[AcceptState]) -> list[
     By more than healthy figures differ, and by more than noise explains. Acceptances with other
     options do not count; what is no option any more is passed over.
     """
-    known = AcceptOptions.__dataclass_fields__.keys()
+    known, options = AcceptOptions.__dataclass_fields__.keys(), dict(state.options)
     alike = [
-        state_before
-        for state_before in earlier
-        if {key: value for key, value in state_before.options.items() if key in known}
-        == dict(state.options)
-    ][-KEPT:]
+        before
+        for before in earlier
+        if {key: value for key, value in before.options.items() if key in known} == options
+    ]
     values: dict[tuple[object, ...], list[float]] = {}
-    for state_before in alike:
-        for _, test, figure, _ in figures_of(state_before):
-            if not figure["slow"]:
-                values.setdefault(measured(test, figure), []).append(figure["value"])
-    count = len(values)
+    for before in alike[-KEPT:]:
+        for one in measured(before):
+            if not one.figure["slow"]:
+                values.setdefault(one.place, []).append(one.figure["value"])
+    device = str(options.get("device") or "cpu")
     faults = []
-    for stage, test, figure, where in figures_of(state):
-        before = values.get(measured(test, figure))
-        if before is None or figure["slow"]:
+    for one in measured(state):
+        known_values = values.get(one.place)
+        if known_values is None or one.figure["slow"]:
             continue
-        usual = statistics.median(before)
-        device = str(state.options.get("device") or "cpu")
-        apart = (max(before) - min(before)) / usual if usual else 0.0
-        floor = floor_of(test.split()[0], device)
-        if is_low(figure["value"], usual, figure["noise"], 0.0, max(floor, apart), count):
-            name, unit = TESTS[test.split()[0]]
-            description = (
-                f"{where}: {name} {rounded(figure['value'])} {unit}, in earlier acceptances"
-            )
-            description += f" {rounded(usual)}{MEANWHILE if figure.get('busy') else ''}"
-            cure = remedy("regression")
-            faults.append(NodeFault(stage, "regression", accused(figure), description, cure))
+        usual = statistics.median(known_values)
+        apart = (max(known_values) - min(known_values)) / usual if usual else 0.0
+        floor, noise = max(floor_of(one.test, device), apart), one.figure["noise"]
+        if is_low(one.figure["value"], usual, noise, 0.0, floor, len(values)):
+            faults.append(one.fault("regression", f"in earlier acceptances {rounded(usual)}"))
     return faults

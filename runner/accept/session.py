@@ -1,23 +1,18 @@
 """What the stages of an acceptance work with, and how a run that a node ended is made again."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from node.causes import Cause
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, merged
 from runner.accept.remedies import remedy
 from runner.accept.scope import AcceptOptions
-from runner.base.console import Screen
 from runner.base.text import listing
-from runner.doctor import asking
-from runner.doctor.answer import Answer
-from runner.doctor.effort import Effort
+from runner.doctor.asking import Asking
 from runner.doctor.judgement import Judgement, with_tries
 from runner.doctor.probe_tests import ONE_TRY, TESTS, check_of, needed_checks
 from runner.doctor.slow_figures import ProbeResult
-from runner.launch.engine import Surveyor
-from runner.launch.interrupts import Interrupts
-from runner.terms.cluster import Cluster, Node
+from runner.terms.cluster import Node
 
 MORE_TRIES = 2
 LOSSES = 3  # nodes that a stage may lose, one after the other, before it gives up
@@ -53,18 +48,12 @@ class EarlyEnd:
         return StageReport(stage, faults=tuple(faults), lost=self.hosts)
 
 
-@dataclass
-class Session:
-    """What the stages work with. `state` is what they found so far."""
+@dataclass(kw_only=True)
+class Session(Asking):
+    """What the stages work with. `state` is what they found so far, which `checkup` keeps."""
 
-    acceptance: Acceptance
-    cluster: Cluster
-    engine: Surveyor
     options: AcceptOptions
-    interrupts: Interrupts
-    console: Screen
     state: AcceptState
-    answer: Answer = field(default_factory=lambda: Answer("", 0.0, ()))
 
     @property
     def hosts(self) -> list[str]:
@@ -80,16 +69,10 @@ class Session:
         hosts = self.hosts
         return [node for node in self.cluster.nodes if node.host in hosts]
 
-    def survey(self, *, roles: bool = True) -> Answer:
-        """Ask the nodes what they are, and with `roles` what each role's verify entry says."""
-        args = (self.acceptance, self.cluster, self.engine, roles, self.interrupts, self.console)
-        self.answer = asking.survey(*args)
-        return self.answer
-
     def save(self, state: AcceptState) -> None:
         """Keep what was found."""
         self.state = state
-        self.acceptance.save(state)
+        Acceptance(self.checkup.path).save(state)
 
     def may_repeat(self, end: EarlyEnd, found: StageReport) -> bool:
         """Whether a run is made again without the nodes that ended it; a job's are all or none."""
@@ -100,7 +83,8 @@ class Session:
     def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
         """Measure the nodes; again what noise hid, for longer, and what seems slow in one try."""
         effort = self.options.effort(len(self.hosts) - len(without))
-        judgement = self._measured(checks, title, without, effort)
+        out = [*self.state.lost, *without]
+        judgement = self.measure(checks, effort=effort, without=out, title=title)
         for again in range(MORE_TRIES):
             hidden = [row.test for row in judgement.rows if row.noisy]
             slow = [part.test for part in judgement.slow if part.test in ONE_TRY]
@@ -113,7 +97,7 @@ class Session:
             longer = effort.seconds if slow else effort.seconds * (again + 2)
             effort_again = replace(effort, seconds=longer, left_out=left_out)
             title_again = f"{title}, {'slow' if slow else 'noisy'} tests again"
-            more = self._measured(needed, title_again, without, effort_again)
+            more = self.measure(needed, effort=effort_again, without=out, title=title_again)
             if not slow:
                 judgement = judgement.with_rows(more)
             elif not more.failed:
@@ -121,20 +105,6 @@ class Session:
             else:
                 judgement = judgement.ended_as(more)
         return judgement
-
-    def _measured(
-        self, checks: Sequence[str], title: str, without: Sequence[str], effort: Effort
-    ) -> Judgement:
-        with_what = (self.engine, self.interrupts, self.console)
-        judged = asking.measure(
-            *(self.acceptance, self.cluster, self.answer, checks, *with_what),
-            effort=effort,
-            without=[*self.state.lost, *without],
-            title=title,
-        )
-        if self.interrupts.count:
-            raise KeyboardInterrupt
-        return judged
 
     def probe(self, checks: Sequence[str], stage: str) -> StageReport:
         """Measure the nodes, again without those that were lost meanwhile; what was found."""

@@ -27,7 +27,7 @@ from runner.accept.remedies import remedy
 from runner.accept.scope import AcceptOptions
 from runner.accept.session import Session
 from runner.accept.training import training
-from runner.base.console import Screen, one_line
+from runner.base.console import one_line
 from runner.base.files import write_text
 from runner.base.text import counted, listing
 from runner.doctor.answer import Answer, gather
@@ -37,7 +37,6 @@ from runner.folder import names
 from runner.folder.stored import UnreadableError, write_json
 from runner.inventory.inventory import load_inventory, refuse_unedited
 from runner.launch.engines import engine_of
-from runner.launch.interrupts import Interrupts
 from runner.study.study import Answer as Answered
 
 HOSTS_SHOWN = 4
@@ -146,33 +145,24 @@ def accept(inventory: Path, runs: Path, options: AcceptOptions, *, new: bool = F
         cluster, label = replace(cluster, nodes=alone), f"{label}-{options.node}"
     options = options.measuring(cluster.device)
     acceptance = current(runs / names.ACCEPT / label, options.to_json(), new=new)
-    engine, interrupts = engine_of(cluster, runs), Interrupts()
-    console = Screen(stderr=True, soft_wrap=True)
     expected = options.expected_s(len(cluster.nodes), cluster.device)
-    with (
-        acceptance.locked(cluster.group),
-        interrupts.handled(),
-        engine.gathered(acceptance.path, interrupts.once),
-    ):
-        begun = AcceptState(time.time(), options.to_json(), sum(expected.values()))
-        state = acceptance.state or begun
-        session = Session(acceptance, cluster, engine, options, interrupts, console, state)
-        session.save(state)
-        if state.stages:
+    begun = AcceptState(time.time(), options.to_json(), sum(expected.values()))
+    session = Session(acceptance, cluster, engine_of(cluster, runs), options=options, state=begun)
+    with session.held():
+        session.save(acceptance.state or begun)
+        if session.state.stages:
             asked = gather(acceptance, inventory=str(cluster.path))
             session.answer = replace(asked, engine=cluster.engine)
-            finished = ", ".join(report.stage for report in state.stages)
-            console.print(one_line(f"going on with {acceptance.path}: {finished} done"))
+            finished = ", ".join(report.stage for report in session.state.stages)
+            session.console.print(one_line(f"going on with {acceptance.path}: {finished} done"))
         for stage in options.stages:
             if session.state.report(stage) is None:
-                console.print(
-                    one_line(f"{stage}: {STAGES[stage][1]}, about {lasts(expected[stage])}")
-                )
+                about = f"{STAGES[stage][1]}, about {lasts(expected[stage])}"
+                session.console.print(one_line(f"{stage}: {about}"))
                 report = timed(partial(do, stage, session))
                 session.save(session.state.with_stage(report))
-                console.print(one_line(ended(report)))
-                if interrupts.count:
-                    raise KeyboardInterrupt
+                session.console.print(one_line(ended(report)))
+                session.stop_if_asked()
     return session
 
 
@@ -199,7 +189,7 @@ def ended(report: StageReport) -> str:
 
 def finish(session: Session, marks: Mapping[str, Mapping[str, Any]]) -> Answered:
     """End an acceptance: judge its figures by marks and history, and write its files."""
-    folder = session.acceptance.path
+    folder = session.checkup.path
     state = replace(session.state, ended_at=time.time())
     faults = (*against_marks(state, marks), *against_earlier(state, _earlier(folder)))
     cluster = session.cluster

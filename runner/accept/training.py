@@ -134,8 +134,7 @@ def keep(session: Session, name: str, do: Callable[[], StageReport]) -> None:
         return
     report = timed(do)
     session.save(replace(session.state, rounds=(*session.state.rounds, report)))
-    if session.interrupts.count:
-        raise KeyboardInterrupt
+    session.stop_if_asked()
 
 
 def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> StageReport:
@@ -186,9 +185,8 @@ def train(
     """Carry out one run of several groups; their figures, or how it ended before its time."""
     orders = partial(combined, session, matrix, cell, groups)
     with live(session.console, lambda elapsed_s: f"{title}, {elapsed_s:.0f} s"):
-        ran = probing.carried_out(session.acceptance, session.engine, session.interrupts, orders)
-    if session.interrupts.count:
-        raise KeyboardInterrupt
+        ran = probing.carried_out(session.checkup, session.engine, session.interrupts, orders)
+    session.stop_if_asked()
     hosts = ran.attempt.hosts
     if reason := probing.failed(ran.attempt, (), list(hosts.values()), ran.words):
         return [], EarlyEnd(probing.held_up(ran.attempt, ran.cause), reason, ran.cause)

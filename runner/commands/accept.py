@@ -141,7 +141,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 130
     answer = finish(session, marks)
     print_answer(answer, chosen)
-    complain(f"all results: {session.acceptance.path}")
+    complain(f"all results: {session.checkup.path}")
     return answer.exit_code
 
 

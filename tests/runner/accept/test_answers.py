@@ -88,8 +88,9 @@ class Probing(Session):
 
     def __init__(self, folder: Path, cluster: Cluster, *judgements: Judgement) -> None:
         answer = Answer("rack", 0.0, HOSTS, envs={host: {} for host in HOSTS})
-        rest: Any = (None, AcceptOptions(), None, None, AcceptState(0.0), answer)
-        super().__init__(Acceptance(folder), cluster, *rest)
+        rest: Any = (None, None, None, answer)
+        state = AcceptState(0.0)
+        super().__init__(Acceptance(folder), cluster, *rest, options=AcceptOptions(), state=state)
         self.given = list(judgements)
 
     def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:

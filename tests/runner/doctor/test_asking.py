@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from runner.base.console import Screen
-from runner.doctor import asking, probing
+from runner.doctor import probing
 from runner.doctor.answer import Answer
+from runner.doctor.asking import Asking
 from runner.doctor.differences import Finding, NodeComparison
 from runner.doctor.items import SPOILS
 from runner.doctor.judgement import judge_probe
@@ -38,7 +39,7 @@ def test_what_the_probe_measured_is_kept_for_campaigns_on_the_same_inventory(
     monkeypatch.setattr(probing, "launch", lambda *rest: judged)
     checkup, engine = checkup_of(tmp_path, cluster.label), SshEngine(cluster, tmp_path)
     answer, screen = Answer("rack", 0.0, ("n1",), envs={"n1": {}}), Screen(file=io.StringIO())
-    asking.measure(checkup, cluster, answer, ["devices"], engine, Interrupts(), screen)
+    Asking(checkup, cluster, engine, Interrupts(), screen, answer).measure(["devices"])
     (product,) = load_products(checkup_of(tmp_path, cluster.label).path).nodes["n1"]
     assert (product.arithmetic, product.tflop_per_s) == ("fp32", (0.5,))
 
