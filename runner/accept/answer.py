@@ -1,8 +1,8 @@
 """What accept answers: pass or fail of the cluster and of each node, with cause and cure. Pure."""
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from node.printable import printable
@@ -23,101 +23,65 @@ COLUMNS = {
 }
 SIZES = (64, 1024)  # clusters that a plan is calculated for, too
 MOST_ROWS = 100  # in a terminal
+WHOLE = "cluster"  # where no node can be named
 
 
-@dataclass(frozen=True)
-class Found:
-    """What one acceptance found. `nodes` are all that were asked; `marks` judge their figures."""
+def answered(
+    inventory: str,
+    nodes: Sequence[str],
+    state: AcceptState,
+    marks: Sequence[NodeFault] = (),
+    engine: EngineSettings | None = None,
+) -> Answer:
+    """Return the answer that docs/how-to/accept.md describes.
 
-    inventory: str
-    nodes: tuple[str, ...]
-    state: AcceptState
-    marks: tuple[NodeFault, ...] = ()
-    engine: EngineSettings = field(default_factory=Ssh)
-
-    @property
-    def faults(self) -> list[NodeFault]:
-        """All that is wrong, in the order of the stages."""
-        return [*(fault for report in self.state.stages for fault in report.faults), *self.marks]
-
-    @property
-    def failing(self) -> Mapping[str, list[NodeFault]]:
-        """Each node with faults, and these."""
-        by_host = {host: [one for one in self.faults if host in one.nodes] for host in self.nodes}
-        return {host: faults for host, faults in by_host.items() if faults}
-
-    @property
-    def healthy(self) -> list[str]:
-        """The nodes that every stage measured and of which none has a fault."""
-        if not all(report.measured for report in self.state.stages):
-            return []
-        out = {*self.failing, *self.state.lost}
-        return [host for host in self.nodes if host not in out]
-
-    @property
-    def unanswered(self) -> list[str]:
-        """What was to be tested and was not."""
-        requested = self.state.options.get("stages") or ()
-        missing = [f"stage {key} has not ended" for key in requested if not self.state.report(key)]
-        return [*missing, *(why for report in self.state.stages for why in report.unanswered)]
-
-    @property
-    def untested(self) -> list[str]:
-        """What this acceptance does not say."""
-        left_out = [f"{test} (--leave-out)" for test in self.state.options.get("left_out") or ()]
-        reasons = [reason for report in self.state.stages for reason in report.untested]
-        return [*self.unanswered, *reasons, *left_out]
-
-    @property
-    def exit_code(self) -> int:
-        """1 with a fault, else 2 where something could not be tested."""
-        return FAILED if self.faults else UNANSWERED if self.unanswered else PASSED
-
-    @property
-    def exclusion(self) -> Mapping[str, str]:
-        """The inventory's key that leaves out the failing nodes, and its value."""
-        failing = list(self.failing)
-        if not 0 < len(failing) < len(self.nodes):
-            return {}
-        without = {"--limit": f"all:{':'.join('!' + host for host in failing)}"}
-        return self.engine.without(failing) or without
-
-    @property
-    def figures(self) -> list[dict[str, str]]:
-        """A row for each test: its stage, figures, the lowest, and where that was."""
-        reports = self.state.stages
-        return [_figures(report.stage, test) for report in reports for test in report.tests]
-
-
-def answered(found: Found) -> Answer:
-    """Return the answer that docs/how-to/accept.md describes."""
-    reports, result = found.state.stages, WORDS[found.exit_code]
+    `nodes` are all that were asked; `marks` judge their figures. A node is healthy if every stage
+    measured it and none found a fault. The exit code is 1 with a fault, else 2 where something was
+    to be tested and was not. `leave_out` is the inventory's key that does so, and its value.
+    """
+    reports, options = state.stages, state.options
+    faults = [*(fault for report in reports for fault in report.faults), *marks]
+    by_host = {host: [fault for fault in faults if host in fault.nodes] for host in nodes}
+    failing = {host: mine for host, mine in by_host.items() if mine}
+    out = {*failing, *state.lost}
+    measured = all(report.measured for report in reports)
+    healthy = [host for host in nodes if measured and host not in out]
+    stages = [stage for stage in options.get("stages") or () if not state.report(stage)]
+    untested = [f"stage {stage} has not ended" for stage in stages]
+    untested += [reason for report in reports for reason in report.unanswered]
+    code = FAILED if faults else UNANSWERED if untested else PASSED
+    untested += [reason for report in reports for reason in report.untested]
+    untested += [f"{test} (--leave-out)" for test in options.get("left_out") or ()]
+    leave_out: Mapping[str, str] = {}
+    if 0 < len(failing) < len(nodes):
+        limit = {"--limit": f"all:{':'.join('!' + host for host in failing)}"}
+        leave_out = (engine or Ssh()).without(list(failing)) or limit
     notes: list[str] = []
-    for where, words, cure in grouped(found.faults):
+    for where, words, cure in grouped(faults):
         notes += [f"fault: {', '.join(filter(None, (where, words)))}", f"cure: {cure}"]
     notes += [f"note: {report.stage}: {note}" for report in reports for note in report.notes]
-    notes += [f"not tested: {reason}" for reason in found.untested]
-    notes += [f"to leave out failing nodes: {key} {to}" for key, to in found.exclusion.items()]
+    notes += [f"not tested: {reason}" for reason in untested]
+    notes += [f"to leave out failing nodes: {key} {value}" for key, value in leave_out.items()]
     took_s = sum(report.took_s for report in reports)
     each = ", ".join(f"{report.stage} {lasts(report.took_s)}" for report in reports)
-    passed = f"{len(found.healthy)} of {len(found.nodes)} nodes pass"
-    failing = found.failing.items()
+    passed = f"{len(healthy)} of {len(nodes)} nodes pass"
+    figures = tuple(_figures(report.stage, test) for report in reports for test in report.tests)
     return Answer(
         "accept",
-        result,
-        found.exit_code,
-        f"{found.inventory}: {result}: {passed}; {lasts(took_s)} ({each})",
-        (AnswerTable("Figures", COLUMNS, tuple(found.figures), MOST_ROWS),),
+        WORDS[code],
+        code,
+        f"{inventory}: {WORDS[code]}: {passed}; {lasts(took_s)} ({each})",
+        (AnswerTable("Figures", COLUMNS, figures, MOST_ROWS),),
         tuple(notes),
-        took_s * len(found.nodes) / 3600,
+        took_s * len(nodes) / 3600,
         {
-            "inventory": found.inventory,
-            "healthy": found.healthy,
-            "failing": {host: [asdict(fault) for fault in faults] for host, faults in failing},
-            "faults": [asdict(fault) for fault in found.faults],
-            "untested": found.untested,
-            "leave_out": dict(found.exclusion),
-            **asdict(found.state),
+            "inventory": inventory,
+            "healthy": healthy,
+            "failing": {host: [asdict(fault) for fault in mine] for host, mine in failing.items()},
+            "faults": [asdict(fault) for fault in faults],
+            "untested": untested,
+            "leave_out": dict(leave_out),
+            **asdict(state),
         },
     )
 
@@ -137,35 +101,33 @@ def planned(options: AcceptOptions, nodes: int, device: str) -> Answer:
     return Answer("accept", "plan", PASSED, sentence, (table,), detail={"expected_s": each})
 
 
-def junit(found: Found) -> str:
+def junit(answer: Answer, nodes: Sequence[str]) -> str:
     """Return JUnit XML: a test case for each stage and node, and one for the whole."""
-    suite = ElementTree.Element("testsuite", name=f"accept {found.inventory}")
-    for report, host, faults, reason in _cases(found):
-        case = ElementTree.SubElement(suite, "testcase", classname=report, name=host)
-        for fault in faults:
-            failure = ElementTree.SubElement(case, "failure", message=printable(fault.words))
-            failure.text = printable(f"{fault.words}; {fault.cure}")
-        if reason and not faults:
-            ElementTree.SubElement(case, "skipped", message=printable(reason))
-    suite.set("tests", str(len(suite)))
-    suite.set("failures", str(len(suite.findall("testcase/failure"))))
-    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def _cases(found: Found) -> Iterator[tuple[str, str, list[NodeFault], str]]:
-    """Yield each stage with each node, and with the whole: faults, and why it was not tested."""
+    detail = answer.detail
+    suite = ElementTree.Element("testsuite", name=f"accept {detail['inventory']}")
+    of_stages = [fault for report in detail["stages"] for fault in report["faults"]]
+    marks = detail["faults"][len(of_stages) :]
     lost: set[str] = set()
-    for report in found.state.stages:
-        lost |= set(report.lost)
-        marks = (fault for fault in found.marks if fault.stage == report.stage)
-        faults = [*report.faults, *marks]  # of the soak, too, which is a part of training
-        reason = (*report.unanswered, "the node was left out")[0]
-        for host in found.nodes:
-            mine = [fault for fault in faults if host in fault.nodes]
-            yield report.stage, host, mine, reason if host in lost else ""
-        whole = [fault for fault in faults if not fault.nodes]
-        yield report.stage, "cluster", whole, reason if report.unanswered else ""
+    for report in detail["stages"]:
+        stage, unanswered = report["stage"], report["unanswered"]
+        lost |= set(report["lost"])
+        out = lost | ({WHOLE} if unanswered else set())
+        reason = printable((*unanswered, "the node was left out")[0])
+        # Faults of the soak, too, which is a part of stage training.
+        faults = [*report["faults"], *(mark for mark in marks if mark["stage"] == stage)]
+        for host in (*nodes, WHOLE):
+            case = ElementTree.SubElement(suite, "testcase", classname=stage, name=host)
+            mine = [fault for fault in faults if host in (fault["nodes"] or (WHOLE,))]
+            for fault in mine:
+                words, cure = printable(fault["words"]), printable(fault["cure"])
+                failure = ElementTree.SubElement(case, "failure", message=words)
+                failure.text = f"{words}; {cure}"
+            if host in out and not mine:
+                ElementTree.SubElement(case, "skipped", message=reason)
+    counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
+    for name, path in counts.items():
+        suite.set(name, str(len(suite.findall(path))))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
 def grouped(faults: Sequence[NodeFault]) -> list[tuple[str, str, str]]:

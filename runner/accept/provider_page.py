@@ -8,56 +8,57 @@ import time
 
 from node.time_words import lasts
 from runner import __version__
-from runner.accept.answer import WORDS, Found, grouped
+from runner.accept.acceptance import NodeFault
+from runner.accept.answer import grouped
 from runner.accept.scope import arguments
 from runner.archive.redact import Redaction
 from runner.base.suggested_commands import accept
-from runner.doctor.answer import Answer
+from runner.doctor.answer import Answer as Asked
 from runner.doctor.items import items_of
 from runner.report.templating import content_policy, templates
+from runner.study.study import Answer
 
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
 EFFORT = ("product_s", "storage_mib", "train_iters", "device", "workload")
 
 
-def page(found: Found, asked: Answer) -> str:
-    """Write the page, redacted."""
-    redaction, state = Redaction(list(found.nodes), []), found.state
+def page(answer: Answer, asked: Asked) -> str:
+    """Write the page, redacted; `asked` is what the nodes are."""
+    redaction, detail = Redaction(list(asked.nodes), []), answer.detail
     for env in asked.envs.values():
         redaction.learn(env)
-    faults = [
-        dict(zip(("where", "words", "cure"), one, strict=True)) for one in grouped(found.faults)
-    ]
+    faults = grouped([NodeFault(**fault) for fault in detail["faults"]])
+    options, stages = detail["options"], detail["stages"]
     content = redaction.content(
         {
-            "result": WORDS[found.exit_code],
-            "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.began_at)),
-            "took": lasts(sum(report.took_s for report in state.stages)),
-            "nodes": list(found.nodes),
-            "healthy": found.healthy,
-            "failing": {host: len(faults) for host, faults in found.failing.items()},
-            "faults": faults,
+            "result": answer.verdict,
+            "began": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(detail["began_at"])),
+            "took": lasts(sum(report["took_s"] for report in stages)),
+            "nodes": list(asked.nodes),
+            "healthy": detail["healthy"],
+            "failing": {host: len(each) for host, each in detail["failing"].items()},
+            "faults": [dict(zip(("where", "words", "cure"), one, strict=True)) for one in faults],
             "stages": [
                 {
-                    "stage": report.stage,
-                    "took": lasts(report.took_s),
-                    "commands": list(report.commands),
-                    "notes": list(report.notes),
+                    "stage": report["stage"],
+                    "took": lasts(report["took_s"]),
+                    "commands": list(report["commands"]),
+                    "notes": list(report["notes"]),
                 }
-                for report in state.stages
+                for report in stages
             ],
-            "figures": found.figures,
-            "untested": found.untested,
-            "options": {key: str(to) for key in EFFORT if (to := state.options.get(key))},
+            "figures": list(answer.tables[0].rows),
+            "untested": detail["untested"],
+            "options": {key: str(value) for key in EFFORT if (value := options.get(key))},
             "machine": machine(asked),
-            "command": accept("", arguments(state.options)).strip("`"),
+            "command": accept("", arguments(options)).strip("`"),
         }
     )
     template = templates().get_template("accept/page.html.j2")
     return template.render(policy=content_policy([]), version=__version__, **content)
 
 
-def machine(asked: Answer) -> list[list[str]]:
+def machine(asked: Asked) -> list[list[str]]:
     """Return what the nodes are, an item each, as most of them have it."""
     items = [{item.name: item.value for item in items_of(env)} for env in asked.envs.values()]
     known = {name: [named[name] for named in items if named.get(name)] for name in MACHINE}

@@ -20,7 +20,7 @@ from runner.accept.acceptance import (
     current,
     timed,
 )
-from runner.accept.answer import Found, answered, junit
+from runner.accept.answer import answered, junit
 from runner.accept.marks import against_earlier, against_marks
 from runner.accept.provider_page import page
 from runner.accept.remedies import remedy
@@ -189,17 +189,15 @@ def ended(report: StageReport) -> str:
 
 def finish(session: Session, marks: Mapping[str, Mapping[str, Any]]) -> Answered:
     """End an acceptance: judge its figures by marks and history, and write its files."""
-    folder = session.checkup.path
+    folder, cluster, nodes = session.checkup.path, session.cluster, session.answer.nodes
     state = replace(session.state, ended_at=time.time())
-    faults = (*against_marks(state, marks), *against_earlier(state, _earlier(folder)))
-    cluster = session.cluster
-    found = Found(cluster.name, session.answer.nodes, state, faults, cluster.engine)
-    answer = answered(found)
+    faults = against_marks(state, marks) + against_earlier(state, _earlier(folder))
+    answer = answered(cluster.name, nodes, state, faults, cluster.engine)
     texts = {
-        "healthy.txt": "".join(f"{host}\n" for host in found.healthy),
-        "failing.txt": "".join(f"{host}\n" for host in found.failing),
-        "junit.xml": junit(found) + "\n",
-        "report.html": page(found, session.answer),
+        "healthy.txt": "".join(f"{host}\n" for host in answer.detail["healthy"]),
+        "failing.txt": "".join(f"{host}\n" for host in answer.detail["failing"]),
+        "junit.xml": junit(answer, nodes) + "\n",
+        "report.html": page(answer, session.answer),
     }
     for name, text in texts.items():
         write_text(folder / name, text)

@@ -13,7 +13,7 @@ from node.causes import Cause
 from runner.__main__ import main
 from runner.accept import stages
 from runner.accept.acceptance import Acceptance, AcceptState, NodeFault, StageReport, current
-from runner.accept.answer import Found, answered, junit
+from runner.accept.answer import answered, junit
 from runner.accept.learned import GroupTraining, judge_losses, judge_round, judge_soak
 from runner.accept.provider_page import page
 from runner.accept.scope import STAGES, AcceptOptions, arguments, group_sizes, rounds_of_pairs
@@ -27,6 +27,7 @@ from runner.doctor.slow_figures import Figure, ProbeResult
 from runner.study.showing import to_text
 from runner.study.study import Answer as Answered
 from runner.terms.cluster import Cluster
+from runner.terms.engines.engine_settings import EngineSettings
 from runner.terms.engines.slurm import Slurm
 from tests.documented_schemas import fits
 from tests.runner.builders import small_cluster
@@ -34,13 +35,17 @@ from tests.runner.builders import small_cluster
 HOSTS = ("n1", "n2", "n3", "n4")
 
 
-def answer(*faults: NodeFault, **more: object) -> Found:
+def answer(*faults: NodeFault, engine: EngineSettings | None = None) -> Answered:
     reports = tuple(
         StageReport(stage, 0.0, 1.0, tuple(one for one in faults if one.stage == stage))
         for stage in STAGES
     )
     state = AcceptState(0.0, {"stages": list(STAGES)}, stages=reports)
-    return Found("rack", HOSTS, state, **more)  # type: ignore[arg-type]
+    return answered("rack", HOSTS, state, engine=engine)
+
+
+def summed_up(found: Answered) -> tuple[int, list[str], list[str]]:
+    return found.exit_code, found.detail["healthy"], list(found.detail["failing"])
 
 
 FAULT = NodeFault("links", "pair", ("n3",), "n3: slow <b>", "look at its cable")
@@ -48,26 +53,27 @@ FAULT = NodeFault("links", "pair", ("n3",), "n3: slow <b>", "look at its cable")
 
 def test_a_cluster_without_a_fault_passes() -> None:
     good = answer()
-    assert (good.exit_code, good.healthy, dict(good.exclusion)) == (0, [*HOSTS], {})
+    assert (good.exit_code, good.detail["healthy"], good.detail["leave_out"]) == (0, [*HOSTS], {})
 
 
 def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
     found = answer(FAULT)
-    assert (found.exit_code, list(found.failing), found.healthy) == (1, ["n3"], ["n1", "n2", "n4"])
-    assert found.exclusion == {"--limit": "all:!n3"}
-    assert answer(FAULT, engine=Slurm(nodes=4)).exclusion == {"slurm_exclude": "n3"}
-    text = to_text(answered(found), "table")
+    assert summed_up(found) == (1, ["n1", "n2", "n4"], ["n3"])
+    assert found.detail["leave_out"] == {"--limit": "all:!n3"}
+    in_a_job = answer(FAULT, engine=Slurm(nodes=4))
+    assert in_a_job.detail["leave_out"] == {"slurm_exclude": "n3"}
+    text = to_text(found, "table")
     assert "  fault: n3: slow <b>\n  cure: look at its cable" in text
     assert "rack: fail: 3 of 4 nodes pass" in text
-    assert '<failure message="n3: slow &lt;b&gt;">' in junit(found)
-    assert junit(found).count("<testcase") == len(STAGES) * 5
+    assert '<failure message="n3: slow &lt;b&gt;">' in junit(found, HOSTS)
+    assert junit(found, HOSTS).count("<testcase") == len(STAGES) * 5
 
 
 def test_what_could_not_be_tested_is_no_pass() -> None:
     state = AcceptState(0.0, {"stages": ["alike", "links"]})
-    unproved = Found("rack", HOSTS, state)
+    unproved = answered("rack", HOSTS, state)
     assert unproved.exit_code == 2
-    assert "stage links has not ended" in unproved.untested
+    assert "stage links has not ended" in unproved.detail["untested"]
 
 
 BUSY = "n2: GPU 0 is in use by pid 4924 (python3) of root, 14 s old; end it, or wait for it"
@@ -97,10 +103,10 @@ class Probing(Session):
         """Return the next one."""
         return self.given.pop(0)
 
-    def probed(self) -> Found:
+    def probed(self) -> Answered:
         """Return the answer of an acceptance of stage devices alone."""
         state = AcceptState(0.0, {"stages": ["devices"]}).with_stage(self.probe([], "devices"))
-        return Found("rack", HOSTS, state)
+        return answered("rack", HOSTS, state)
 
 
 IN_USE = Judgement(
@@ -115,9 +121,9 @@ JOB = replace(CLUSTER, engine=Slurm(nodes=4))
 
 def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty(tmp_path: Path) -> None:
     busy = Probing(tmp_path, CLUSTER, IN_USE, Judgement()).probed()
-    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, ["n1", "n3", "n4"], {})
-    assert busy.untested == [f"stage devices: {BUSY}"]
-    (cases,) = ElementTree.fromstring(junit(busy)).iter("testsuite")
+    assert summed_up(busy) == (2, ["n1", "n3", "n4"], [])
+    assert busy.detail["untested"] == [f"stage devices: {BUSY}"]
+    (cases,) = ElementTree.fromstring(junit(busy, HOSTS)).iter("testsuite")
     skipped = [case.get("name") for case in cases if case.find("skipped") is not None]
     assert skipped == ["n2", "cluster"]
 
@@ -125,19 +131,19 @@ def test_a_node_whose_devices_others_use_is_neither_healthy_nor_faulty(tmp_path:
 def test_many_nodes_that_others_use_do_not_end_a_stage(tmp_path: Path) -> None:
     every = [replace(IN_USE, failed=f"{host}: in use", held_up=(host,)) for host in HOSTS]
     busy = Probing(tmp_path, CLUSTER, *every).probed()
-    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, [], {})
+    assert summed_up(busy) == (2, [], [])
 
 
 def test_nodes_of_a_job_that_one_node_ended_are_not_healthy(tmp_path: Path) -> None:
     busy = Probing(tmp_path, JOB, IN_USE).probed()
-    assert (busy.exit_code, busy.healthy, dict(busy.failing)) == (2, [], {})
-    assert busy.untested == [f"stage devices: {BUSY}", "stage devices was not finished"]
+    assert summed_up(busy) == (2, [], [])
+    assert busy.detail["untested"] == [f"stage devices: {BUSY}", "stage devices was not finished"]
 
 
 def test_a_stage_gives_up_after_losing_many_nodes(tmp_path: Path) -> None:
     every = [replace(IN_USE, failed="x", held_up=(host,), cause=Cause.NODE_LOST) for host in HOSTS]
     lost = Probing(tmp_path, CLUSTER, *every).probed()
-    assert (lost.exit_code, lost.healthy, list(lost.failing)) == (1, [], [*HOSTS])
+    assert summed_up(lost) == (1, [], [*HOSTS])
 
 
 def row_of(test: str, *groups: tuple[str, ...], reason: str = "") -> ProbeResult:
@@ -289,7 +295,7 @@ def test_the_page_holds_no_name_and_is_escaped() -> None:
     state = AcceptState(
         0.0, {"stages": list(STAGES)}, stages=(StageReport("links", 0, 1, (fault,)),)
     )
-    text = page(Found("rack", hosts, state), Answer("rack", 0.0, hosts))
+    text = page(answered("rack", hosts, state), Answer("rack", 0.0, hosts))
     assert "gpu-a" not in text
     assert "10.1.2.3" not in text
     assert "node2: slow &lt;b&gt;" in text
@@ -361,13 +367,14 @@ def test_the_page_says_how_accept_was_called(
 
 def test_the_page_names_a_matrix_without_its_folder() -> None:
     options = AcceptOptions(matrix="/home/someone/my matrix.yaml").to_json()
-    text = page(Found("rack", HOSTS, AcceptState(0.0, options)), Answer("rack", 0.0, HOSTS))
+    found = answered("rack", HOSTS, AcceptState(0.0, options))
+    text = page(found, Answer("rack", 0.0, HOSTS))
     assert "accept -i INVENTORY --matrix &#39;my matrix.yaml&#39;<" in text
     assert "someone" not in text
 
 
 def test_json_is_one_object() -> None:
-    document = json.loads(to_text(answered(answer(FAULT)), "json"))
+    document = json.loads(to_text(answer(FAULT), "json"))
     fits(document, "accept")
     assert (document["verdict"], document["detail"]["healthy"]) == ("fail", ["n1", "n2", "n4"])
 
@@ -375,5 +382,5 @@ def test_json_is_one_object() -> None:
 def test_a_fault_of_the_soak_is_one_of_stage_training_for_ci() -> None:
     fault = NodeFault("soak", "train_groups", (), "training slowed down", "look at the fans")
     reports = (StageReport("training", 0.0, 1.0, (fault,)),)
-    found = Found("rack", HOSTS, AcceptState(0.0, stages=reports))
-    assert '<testcase classname="training" name="cluster"><failure' in junit(found)
+    found = answered("rack", HOSTS, AcceptState(0.0, stages=reports))
+    assert '<testcase classname="training" name="cluster"><failure' in junit(found, HOSTS)
