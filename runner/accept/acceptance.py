@@ -129,12 +129,12 @@ def current(folder: Path, options: Mapping[str, Any], *, new: bool = False) -> A
     """
     earlier = list(acceptances(folder))
     if earlier and not new:
+        last = earlier[-1]
         try:
-            state = earlier[-1].state
+            state = last.state
         except UnreadableError as error:
-            raise UserError(
-                f"{earlier[-1].path}: {error}; begin another acceptance with --new"
-            ) from None
+            cure = "begin another acceptance with --new"
+            raise UserError(f"{last.path}: {error}; {cure}") from None
         if state is None or (state.ended_at is None and dict(state.options) == dict(options)):
-            return earlier[-1]
+            return last
     return Acceptance(folder / str(int(earlier[-1].name) + 1 if earlier else 1))

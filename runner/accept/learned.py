@@ -12,7 +12,7 @@ from runner.doctor.outliers import slowed
 from runner.doctor.probe_tests import TESTS, floor_of
 from runner.doctor.slow_figures import Figure, judge_figures, rounded, slow_parts
 
-STAGE = "training"
+STAGE, SOAK = "training", "soak"
 APART = 1e-3  # relative: what losses of the same steps may differ by where sums are not ordered
 
 
@@ -32,14 +32,16 @@ def judge_round(
     groups = tries[0]
     alone = all(len(group.hosts) == 1 for group in groups)
     test = "train_alone" if alone else "train_groups"
-    rates = {group.hosts: tuple(o.rates for t in tries for o in t if o.hosts == group.hosts)
-             for group in groups}  # fmt: skip
-    figures = [Figure(hosts, None, every) for hosts, every in rates.items()]
-    row = judge_figures(test, figures, device)
+    again = [{group.hosts: group.rates for group in each} for each in tries]
     hosts = [host for group in groups for host in group.hosts]
+    figures = [
+        Figure(group.hosts, None, tuple(each[group.hosts] for each in again if group.hosts in each))
+        for group in groups
+    ]
+    row = judge_figures(test, figures, device)
     slow = [
-        NodeFault(STAGE, test, slow_part.nodes if alone else (), slow_part.words, remedy(test))
-        for slow_part in slow_parts(row, hosts)
+        NodeFault(STAGE, test, part.nodes if alone else (), part.words, remedy(test))
+        for part in slow_parts(row, hosts)
     ]
     return {**result_json(row), "nodes": len(groups[0].hosts)}, slow
 
@@ -47,34 +49,26 @@ def judge_round(
 def judge_losses(groups: Sequence[GroupTraining]) -> list[NodeFault]:
     """Find groups that learn something else than the others from the same data."""
     length = min(len(group.losses) for group in groups)
-    if len(groups) < 2 or not length:
-        return []
-    middles = [statistics.median(group.losses[step] for group in groups) for step in range(length)]
     curves = [group.losses[:length] for group in groups]
     usual = max(curves, key=curves.count)
     agreed = curves.count(usual) * 2 > len(curves)
-    far = {
-        group: step
-        for group, curve in zip(groups, curves, strict=True)
-        if (step := _first_apart(curve, usual if agreed else middles)) is not None
-    }
-    if not far:
+    if not agreed:
+        usual = tuple(statistics.median(losses) for losses in zip(*curves, strict=True))
+    apart = [_first_apart(curve, usual) for curve in curves]
+    far = [(group, step) for group, step in zip(groups, apart, strict=True) if step is not None]
+    if len(groups) < 2 or not far:
         return []
     if not agreed and len(far) * 2 >= len(groups):
-        hosts = ", ".join(host for group in far for host in group.hosts)
-        description = f"{hosts} log different losses, and it cannot be said which is right"
-        return [NodeFault(STAGE, "loss", (), description, remedy("loss"))]
-    return [
-        NodeFault(
-            STAGE,
-            "loss",
-            group.hosts if len(group.hosts) == 1 else (),
-            f"{', '.join(group.hosts)}: loss {group.losses[step]:.6g} at step {step + 1}, the"
-            f" others {(usual if agreed else middles)[step]:.6g}",
-            remedy("loss"),
-        )
-        for group, step in far.items()
-    ]
+        hosts = ", ".join(host for group, _ in far for host in group.hosts)
+        words = f"{hosts} log different losses, and it cannot be said which is right"
+        return [NodeFault(STAGE, "loss", (), words, remedy("loss"))]
+    faults = []
+    for group, step in far:
+        loss = f"loss {group.losses[step]:.6g} at step {step + 1}, the others {usual[step]:.6g}"
+        words = f"{', '.join(group.hosts)}: {loss}"
+        nodes = group.hosts if len(group.hosts) == 1 else ()
+        faults.append(NodeFault(STAGE, "loss", nodes, words, remedy("loss")))
+    return faults
 
 
 def same_losses(groups: Sequence[GroupTraining]) -> tuple[str, ...]:
@@ -84,10 +78,8 @@ def same_losses(groups: Sequence[GroupTraining]) -> tuple[str, ...]:
     deviating = [host for group in groups if group.losses != usual for host in group.hosts]
     if len(groups) < 2 or curves.count(usual) * 2 <= len(curves):
         return ()
-    description = (
-        f"{curves.count(usual)} x {len(groups[0].hosts)} nodes: the same losses to the last"
-    )
-    return (f"{description} digit{', not on ' + ', '.join(deviating) if deviating else ''}",)
+    alike = f"{curves.count(usual)} x {len(groups[0].hosts)} nodes: the same losses to the last"
+    return (f"{alike} digit{', not on ' + ', '.join(deviating) if deviating else ''}",)
 
 
 def _first_apart(curve: Sequence[float], usual: Sequence[float]) -> int | None:
@@ -102,13 +94,9 @@ def judge_soak(training: GroupTraining, device: str) -> list[NodeFault]:
     rates = slowed([training.rates], floor_of("train_groups", device), 1)
     if rates is None:
         return []
-    description = f"training slowed down from {rounded(rates[0])} to {rounded(rates[1])} samples/s"
-    return [
-        NodeFault(
-            *("soak", "train_groups", (), f"{description} on all nodes"),
-            remedy("sustained", device),
-        )
-    ]
+    words = f"training slowed down from {rounded(rates[0])} to {rounded(rates[1])} samples/s"
+    cure = remedy("sustained", device)
+    return [NodeFault(SOAK, "train_groups", (), f"{words} on all nodes", cure)]
 
 
 def scaling(tests: Iterable[Mapping[str, Any]]) -> list[str]:

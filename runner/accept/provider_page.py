@@ -12,6 +12,7 @@ from runner.accept.acceptance import NodeFault
 from runner.accept.answer import grouped
 from runner.accept.scope import arguments
 from runner.archive.redact import Redaction
+from runner.base.escapes import plain
 from runner.base.suggested_commands import accept
 from runner.doctor.answer import Answer as Asked
 from runner.doctor.items import items_of
@@ -19,6 +20,7 @@ from runner.report.templating import content_policy, templates
 from runner.study.study import Answer
 
 MACHINE = ("GPU name", "GPU driver", "CPU model", "CPU threads", "memory MiB", "kernel")
+SHOWN = ("stage", "commands", "notes")
 EFFORT = ("product_s", "storage_mib", "train_iters", "device", "workload")
 
 
@@ -37,14 +39,9 @@ def page(answer: Answer, asked: Asked) -> str:
             "nodes": list(asked.nodes),
             "healthy": detail["healthy"],
             "failing": {host: len(each) for host, each in detail["failing"].items()},
-            "faults": [dict(zip(("where", "words", "cure"), one, strict=True)) for one in faults],
+            "faults": [list(one) for one in faults],
             "stages": [
-                {
-                    "stage": report["stage"],
-                    "took": lasts(report["took_s"]),
-                    "commands": list(report["commands"]),
-                    "notes": list(report["notes"]),
-                }
+                {**{key: plain(report[key]) for key in SHOWN}, "took": lasts(report["took_s"])}
                 for report in stages
             ],
             "figures": list(answer.tables[0].rows),

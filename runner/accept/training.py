@@ -12,15 +12,9 @@ from typing import Any
 
 import yaml
 
+from runner.accept import learned
 from runner.accept.acceptance import NodeFault, StageReport, merged, timed
-from runner.accept.learned import (
-    GroupTraining,
-    judge_losses,
-    judge_round,
-    judge_soak,
-    same_losses,
-    scaling,
-)
+from runner.accept.learned import SOAK, STAGE, GroupTraining
 from runner.accept.scope import WORKLOADS, AcceptOptions
 from runner.accept.session import EarlyEnd, Session
 from runner.doctor import probing
@@ -35,7 +29,6 @@ from runner.terms.cell import Cell, Matrix
 from runner.terms.cluster import Cluster, Node
 from runner.terms.orders import NodeRun, Orders
 
-STAGE, SOAK = "training", "soak"
 WARMUP = 5  # iterations that no figure counts
 GLOBAL = "global_batch_size"
 STALL_S = 90.0
@@ -122,7 +115,7 @@ def training(session: Session) -> StageReport:
     rounds = session.state.rounds
     found = merged(STAGE, rounds)
     return found.adding(
-        notes=scaling(found.tests),
+        notes=learned.scaling(found.tests),
         untested=() if soak_s else ("training for long (--soak)",),
         unanswered=() if rounds else ("stage training: no group of nodes is left to train",),
     )
@@ -149,13 +142,15 @@ def train_round(session: Session, matrix: Matrix, cell: Cell, size: int) -> Stag
         ran, end = train(session, matrix, sized(cell, len(groups[0])), groups, title)
         if not end.reason:
             tries.append(ran)
-            row, slow = judge_round(tries, session.cluster.device)
+            row, slow = learned.judge_round(tries, session.cluster.device)
             continue
         found, tries, slow = merged(found.stage, (found, end.report(STAGE))), [], []
         if not session.may_repeat(end, found):
             return replace(found, measured=False)
     ran = tries[0]
-    return found.adding(faults=[*slow, *judge_losses(ran)], notes=same_losses(ran), tests=[row])
+    return found.adding(
+        faults=[*slow, *learned.judge_losses(ran)], notes=learned.same_losses(ran), tests=[row]
+    )
 
 
 def command(cell: Cell) -> str:
@@ -176,7 +171,7 @@ def soak(session: Session, matrix: Matrix, cell: Cell, seconds: float) -> StageR
     found = merged(SOAK, (StageReport(SOAK, commands=(command(cell),)), end.report(SOAK)))
     if end.reason:
         return replace(found, measured=False)
-    return found.adding(faults=judge_soak(ran[0], device))
+    return found.adding(faults=learned.judge_soak(ran[0], device))
 
 
 def train(
