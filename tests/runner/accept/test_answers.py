@@ -60,8 +60,7 @@ def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
     found = answer(FAULT)
     assert summed_up(found) == (1, ["n1", "n2", "n4"], ["n3"])
     assert found.detail["leave_out"] == {"--limit": "all:!n3"}
-    in_a_job = answer(FAULT, engine=Slurm(nodes=4))
-    assert in_a_job.detail["leave_out"] == {"slurm_exclude": "n3"}
+    assert answer(FAULT, engine=JOB.engine).detail["leave_out"] == {"slurm_exclude": "n3"}
     text = to_text(found, "table")
     assert "  fault: n3: slow <b>\n  cure: look at its cable" in text
     assert "rack: fail: 3 of 4 nodes pass" in text
@@ -94,9 +93,8 @@ class Probing(Session):
 
     def __init__(self, folder: Path, cluster: Cluster, *judgements: Judgement) -> None:
         answer = Answer("rack", 0.0, HOSTS, envs={host: {} for host in HOSTS})
-        rest: Any = (None, None, None, answer)
-        state = AcceptState(0.0)
-        super().__init__(Acceptance(folder), cluster, *rest, options=AcceptOptions(), state=state)
+        rest: Any = (Acceptance(folder), cluster, None, None, None, answer)
+        super().__init__(*rest, options=AcceptOptions(), state=AcceptState(0.0))
         self.given = list(judgements)
 
     def measured(self, checks: Sequence[str], title: str, without: Sequence[str]) -> Judgement:
@@ -152,6 +150,7 @@ def row_of(test: str, *groups: tuple[str, ...], reason: str = "") -> ProbeResult
 
 
 ALL = row_of("all", (*HOSTS,))
+ON_THREE = row_of("nccl_tests", ("n2",), ("n3",), ("n4",))
 NO_SWITCHES = "comparison by switch, {}: it needs two known switches with as many nodes each"
 NO_NCCL_TESTS = "nccl-tests, {}: no all_reduce_perf was found (docs/how-to/accept.md)"
 
@@ -164,18 +163,8 @@ NO_NCCL_TESTS = "nccl-tests, {}: no all_reduce_perf was found (docs/how-to/accep
         ("cpu", [ALL, row_of("switch", ("n1",), ("n3",))], (), [NO_SWITCHES.format("n2, n4")]),
         ("cpu", [ALL], ("switch",), []),
         ("cpu", [], (), []),  # nothing was measured, and another line says why
-        (
-            "cuda",
-            [ALL],
-            (),
-            [NO_SWITCHES.format("all nodes"), NO_NCCL_TESTS.format("all nodes")],
-        ),
-        (
-            "cuda",
-            [ALL, row_of("nccl_tests", ("n2",), ("n3",), ("n4",))],
-            ("switch",),
-            [NO_NCCL_TESTS.format("n1")],
-        ),
+        ("cuda", [ALL], (), [one.format("all nodes") for one in (NO_SWITCHES, NO_NCCL_TESTS)]),
+        ("cuda", [ALL, ON_THREE], ("switch",), [NO_NCCL_TESTS.format("n1")]),
         ("cuda", [ALL, row_of("nccl_tests", ("n2",), reason="n1: no libnccl")], ("switch",), []),
         ("cuda", [ALL], ("switch", "nccl_tests"), []),
     ],
