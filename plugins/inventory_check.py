@@ -369,7 +369,7 @@ def mirror_faults(values: Mapping[str, Any], project: Known) -> list[str]:
                 suggestion = nearest(beginning, {*addresses, *hosts})
                 faults.append(
                     f"site_mirrors.{kind}: no address begins with {beginning}{suggestion};"
-                    " `trainbench docs public-addresses` lists them"
+                    " `trainbench docs inventory` lists them"
                 )
     return faults
 

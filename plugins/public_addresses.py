@@ -2,7 +2,7 @@
 
 Each address has one rule below, which says what it is for and which kind of `site_mirrors` puts
 another in its place. An address without a rule is an error: nothing is contacted unannounced.
-docs/public-addresses.md has them as a table.
+docs/inventory.md has them as a table.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ interfaces (the values of NCCL_SOCKET_IFNAME and the like in cluster_env), write
 trains; needs no root.
 
 A value that cannot be had is null, and never 0. A tool that is there and fails says so in its own
-words (`problem`). Keys carry their units. docs/doctor.md lists what is compared, and how.
+words (`problem`). Keys carry their units. docs/how-to/accept.md lists what is compared, and how.
 """

@@ -86,7 +86,7 @@ def add_parser(commands: Commands) -> None:
         type=_writable,
         metavar="FILE",
         help="write the report (collect --format html) to FILE after each run"
-        " (docs/how-to/live-page.md)",
+        " (docs/report.md)",
     )
     command.add_argument(
         "--metrics",
@@ -99,7 +99,7 @@ def add_parser(commands: Commands) -> None:
         "--detach",
         action="store_true",
         help="after the checks, continue in the background; prints how to follow it"
-        " (docs/how-to/leave-it-running.md)",
+        " (docs/how-to/cluster.md)",
     )
     command.add_argument(
         "--queue",

@@ -37,7 +37,7 @@ is sure enough.
 
 Commits are those of FILE's own git repository (or --repository), by first parents. A
 version that cannot be built, or does not run, is skipped. The same command goes on where it
-stopped. docs/how-to/bisect.md says how sure the answer is, and why.
+stopped. docs/how-to/ci.md says how sure the answer is, and why.
 
 exit codes: 0 found, 1 not over, 2 bad input, 3 no change that counts, 130 Ctrl-C
 """

@@ -24,7 +24,7 @@ network   all-reduce bus bandwidth GB/s within each node, between all, and of ev
 
 devices and network run in torch, in a system's environment that setup put on the nodes; a run of
 bench on the same nodes must have ended. On Slurm doctor makes an allocation, or uses the
-one that it is started in (salloc -N 32 python -m runner doctor ...). docs/doctor.md: items,
+one that it is started in (salloc -N 32 python -m runner doctor ...). docs/how-to/accept.md: items,
 thresholds, JSON.
 
 exit codes: 0 healthy; 1 something makes comparisons unfair; 2 something could not be checked (bad

@@ -85,7 +85,7 @@ class Answer:
         return self.engine.without(odd) if 0 < len(odd) < len(self.nodes) else {}
 
     def as_json(self, width: int) -> dict[str, Any]:
-        """Return the object that docs/doctor.md describes."""
+        """Return the object that docs/how-to/accept.md describes."""
         return {
             "schema": SCHEMA,
             "inventory": self.inventory,

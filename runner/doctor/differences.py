@@ -326,7 +326,7 @@ def _starved(
 ) -> ItemFindings:
     """Compare the CPUs that a job may use with the node's devices: each one's process needs one.
 
-    Two H100 whose job had one CPU trained 35 to 50 % slower (docs/results/accept-on-h100.md).
+    Two H100 whose job had one CPU trained 35 to 50 % slower (docs/results/accept-on-h200.md).
     """
     texts = dict.fromkeys(envs, ABSENT)
     findings = []

@@ -2,7 +2,7 @@
 
 An item is a thing that should be the same on every node. Its severity says what a difference
 means: `spoils` a comparison between runs (other numbers, or no run at all), or is a `note`.
-docs/doctor.md has the list, written from ITEM_RULES.
+docs/how-to/accept.md has the list, written from ITEM_RULES.
 """
 
 from collections import Counter

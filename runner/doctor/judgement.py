@@ -84,7 +84,7 @@ class Judgement:
         return replace(self, failed=more.failed, held_up=more.held_up, cause=more.cause)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object as docs/doctor.md describes it."""
+        """Return the object as docs/how-to/accept.md describes it."""
         return {
             "torch": self.torch,
             "reason": self.reason,
@@ -129,7 +129,7 @@ def with_tries(judged: Judgement, more: Judgement, tests: Sequence[str], device:
 
 
 def result_json(row: ProbeResult) -> dict[str, Any]:
-    """Return a test as docs/doctor.md describes it."""
+    """Return a test as docs/how-to/accept.md describes it."""
     return {
         "test": row.test,
         "name": row.name,

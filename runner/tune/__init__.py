@@ -1,1 +1,1 @@
-"""Find the fastest setting of a training by racing real runs: `tune`. docs/tuning.md."""
+"""Find the fastest setting of a training by racing real runs: `tune`. docs/how-to/tune.md."""

@@ -1,7 +1,7 @@
 """`system: command` on two real nodes: its page followed to the letter, and what goes wrong.
 
 The page's files and commands are taken from docs/your-own-trainer.md as they stand, but for the
-inventory's name and the folder of the runs.
+inventory's name, the folder of the runs, and the Python with torch, which `make setup` made.
 """
 
 import csv
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.cluster
 PAGE = (ROOT / "docs" / "your-own-trainer.md").read_text(encoding="utf-8")
 STEPS = PAGE.partition("## From a script to a table")[2].partition("\n## ")[0]
 TOY = "/opt/toy"
+TORCH = ROOT / ".trainbench" / "systems" / "torch_gpt" / "torch-2.13" / "env" / "bin" / "python3"
 # What a rank does, by its first word; it prints as the page's trainer does.
 TRAINER = """import os, sys, time
 act, rank = sys.argv[1], int(os.environ["RANK"])
@@ -62,7 +63,10 @@ sys.exit(max(abs(each.wait()) for each in started))
 @pytest.fixture
 def group(real_nodes: RealNodes) -> Group:
     """Two nodes that nothing was set up on."""
-    variables = {"cluster_root": "/opt/own-root", "cluster_devices_per_node": 2}
+    variables = {
+        **{"cluster_root": "/opt/own-root", "cluster_devices_per_node": 2},
+        "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
+    }
     return real_nodes(2, variables=variables)
 
 
@@ -88,14 +92,16 @@ def test_the_page_is_true(
 ) -> None:
     (tmp_path / "mytrainer").mkdir()
     (tmp_path / "mytrainer" / "train.py").write_text(fenced("python"))
-    (tmp_path / "mine.yaml").write_text(fenced("yaml"))
+    assert TORCH.is_file(), "this machine is not set up: run `make setup` first"
+    matrix = fenced("yaml").replace("/opt/venv/bin/python3", str(TORCH))
+    (tmp_path / "mine.yaml").write_text(matrix)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
     copy, *ours = commands(group, tmp_path / "runs")
     copied = subprocess.run(copy, capture_output=True, text=True)
     assert copied.stdout.count('"changed": true') == 2, copied
     planned, benched, table = (said(capsys, argv[1:]) for argv in ours)
-    assert "RANK=1 LOCAL_RANK=1 python3 train.py --lr 0.5 --batch 64 --steps 100" in planned
+    assert f"LOCAL_RANK=1 {TORCH} train.py --lr 0.5 --batch 64 --steps 100" in planned
     assert "2 ok, 0 not ok" in benched
     for word in ("\n0.1 ", "\n0.5 ", "samples/s", "TFLOP/s"):
         assert word in table

@@ -7,18 +7,37 @@ import pytest
 from runner.results.arrivals import arrivals_of
 from tests import clock_trainer
 from tests.cluster.slurm import SlurmCluster
-from tests.on_nodes.test_your_own_trainer import fenced
 from tests.on_slurm.campaign import SlurmBench, chown, user_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly("slurm", by_day="row")]
 
+# Each process says a number to rank 0, which waits for all.
+TRAINER = """import os, socket, time
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+met = [rank]
+if rank == 0:
+    server = socket.create_server(address)
+    met += [int(server.accept()[0].makefile().readline()) for _ in range(world - 1)]
+while rank > 0:
+    try:
+        socket.create_connection(address).sendall(f"{rank}\\n".encode())
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.05)  # rank 0 is not there yet
+assert rank > 0 or sorted(met) == list(range(world)), met
+for step in range(1, 11):
+    time.sleep(0.02)
+    if rank == 0:
+        print(f"step {step}/10 | loss {1 / step:.6f}", flush=True)
+"""
 SHELL = "for s in 1 2 3 4 5; do echo step $s at {master_addr} {master_port}, {node_rank}; done"
 
 
-def test_the_pages_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> None:
+def test_a_trainer_and_words_in_a_job(slurm_cluster: SlurmCluster) -> None:
     """Its processes meet at the job's first node; so does what argv names."""
     folder = user_folder(slurm_cluster, "own")
-    (folder / "train.py").write_text(fenced("python"))
+    (folder / "train.py").write_text(TRAINER)
     matrix = {
         "name": "own",
         "defaults": {

@@ -68,7 +68,7 @@ def test_tables_schemas_and_roles_are_on_the_site(site: Path) -> None:
     assert ">statuses</" not in (page := (site / "runs.html").read_text(encoding="utf-8"))
     assert "<td><code>ok</code></td>" in page
     assert "<td><code>cuda_versions</code></td>" in (site / "roles" / "cuda.html").read_text()
-    assert 'href="../schemas/table.json"' in (site / "how-to" / "machines.html").read_text()
+    assert 'href="../schemas/table.json"' in (site / "how-to" / "cluster.html").read_text()
     assert json.loads((site / "schemas" / "table.json").read_text())["title"] == "table"
 
 

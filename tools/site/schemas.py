@@ -400,13 +400,13 @@ PRINTED: Mapping[str, tuple[str, Schema]] = {
         _study(),
     ),
     "compare": ("Two campaigns, worst cells first (docs/runs.md).", _compare()),
-    "doctor": ("What `doctor` and `verify` found (docs/doctor.md).", _doctor()),
+    "doctor": ("What `doctor` and `verify` found (docs/how-to/accept.md).", _doctor()),
     "dry_run": ("What each cell's first run would start, on each node.", _dry_run()),
     "expect": ("Speeds beside those of others (docs/how-to/expect.md).", _expect()),
     "parse": ("What logs say (docs/parsers.md).", _LOG),
     "parse_each": ("What each log says.", listed(with_keys(_LOG, log=TEXT))),
     "plan": ("What bench would do: kept, new, hidden; times in seconds.", _plan()),
-    "regressions": ("What got worse, the newest first (docs/how-to/history.md).", _regressions()),
+    "regressions": ("What got worse, the newest first (docs/how-to/publish.md).", _regressions()),
     "sheets": ("`collect --shape`: a document's tables.", _sheets()),
     "status": ("How far a campaign has got (docs/runs.md).", _status()),
     "table": ("A campaign's table. docs/measures.md says what each figure is.", _table()),
@@ -431,7 +431,7 @@ def schemas() -> dict[str, Schema]:
 def printed(name: str) -> Schema:
     """Return the schema of what a command prints."""
     words, schema = PRINTED[name]
-    return _headed(name, f"{_first(words)} docs/how-to/machines.md", schema)
+    return _headed(name, f"{_first(words)} docs/how-to/cluster.md", schema)
 
 
 def of_file(name: str) -> Schema:

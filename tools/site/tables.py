@@ -187,14 +187,13 @@ def _public_addresses() -> str:
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/architecture.md": {"rooms": _rooms},
-    "docs/doctor.md": {"items": _items},
+    "docs/how-to/accept.md": {"items": _items},
     "docs/how-to/expect.md": {"columns": _reference_columns},
-    "docs/how-to/machines.md": {"commands": machine_commands},
-    "docs/inventory.md": {"keys": _keys},
+    "docs/how-to/cluster.md": {"commands": machine_commands},
+    "docs/inventory.md": {"keys": _keys, "addresses": _public_addresses},
     "docs/matrix.md": {"file": _top_keys, "cell": _cell_keys},
     "docs/measures.md": {"verdict": _verdict_codes},
     "docs/parsers.md": {"kinds": kinds, "gives": gives, "causes": _diagnoses},
-    "docs/public-addresses.md": {"addresses": _public_addresses},
     "docs/runs.md": {"statuses": _statuses, "causes": _causes, "slurm": _slurm_ends},
     "docs/security.md": {"hostile": _hostile_ways},
     "docs/slurm.md": {"keys": _slurm_keys},
