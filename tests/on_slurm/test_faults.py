@@ -37,9 +37,9 @@ def test_it_ends_as_it_should(
 
 def test_the_documents_table_has_the_suites_faults_and_how_they_must_end() -> None:
     text = (PROJECT / "docs" / "reliability.md").read_text()
-    section = text.partition("## On Slurm\n")[2].partition("\n## ")[0]
+    section = text.partition("## On Slurm\n")[2].partition("\n## ")[0].replace("\n  ", " ")
     ends = {fault.name: fault.ends for fault in FAULTS}
-    rows = re.findall(r"(?m)^\| (\w+)(?:, `(\w+)`)? \| (.+) \|$", section)
+    rows = re.findall(r"(?m)^- (\w+)(?:, `(\w+)`)?: (.+)$", section)
     named = [(name, (status, cause)) for status, cause, names in rows for name in names.split("; ")]
     assert sorted(name for name, _ in named) == sorted(ends)
     assert [name for name, end in named if end not in ends[name]] == []
