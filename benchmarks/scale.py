@@ -1,4 +1,4 @@
-"""What grows with the nodes of a run, on both engines: docs/performance.md has it, and 4,096 computed.
+"""What grows with the nodes of a run, on both engines: docs/performance.md, 4,096 computed.
 
     python -m benchmarks.scale [--engine ssh slurm] [--nodes 1 4 16 32]     (root: `make scale`)
     python -m benchmarks.scale --engine ssh --nodes 64 --busy 8 --step-s 2     (on a busy machine)

@@ -85,8 +85,7 @@ def add_parser(commands: Commands) -> None:
         "--report",
         type=_writable,
         metavar="FILE",
-        help="write the report (collect --format html) to FILE after each run"
-        " (docs/report.md)",
+        help="write the report (collect --format html) to FILE after each run (docs/report.md)",
     )
     command.add_argument(
         "--metrics",
