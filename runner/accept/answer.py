@@ -58,7 +58,7 @@ def answered(
         leave_out = (engine or Ssh()).without(list(failing)) or limit
     notes: list[str] = []
     for where, words, cure in grouped(faults):
-        notes += [f"fault: {', '.join(filter(None, (where, words)))}", f"cure: {cure}"]
+        notes += [f"fault: {': '.join(filter(None, (where, words)))}", f"cure: {cure}"]
     notes += [f"note: {report.stage}: {note}" for report in reports for note in report.notes]
     notes += [f"not tested: {reason}" for reason in untested]
     notes += [f"to leave out failing nodes: {key} {value}" for key, value in leave_out.items()]
