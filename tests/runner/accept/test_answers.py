@@ -48,7 +48,7 @@ def summed_up(found: Answered) -> tuple[int, list[str], list[str]]:
     return found.exit_code, found.detail["healthy"], list(found.detail["failing"])
 
 
-FAULT = NodeFault("links", "pair", ("n3",), "n3: slow <b>", "look at its cable")
+FAULT = NodeFault("links", "pair", ("n3",), "slow <b>", "look at its cable")
 
 
 def test_a_cluster_without_a_fault_passes() -> None:
@@ -64,7 +64,7 @@ def test_a_faulty_node_is_named_with_its_cure_and_left_out() -> None:
     text = to_text(found, "table")
     assert "  fault: n3: slow <b>\n  cure: look at its cable" in text
     assert "rack: fail: 3 of 4 nodes pass" in text
-    assert '<failure message="n3: slow &lt;b&gt;">' in junit(found, HOSTS)
+    assert '<failure message="slow &lt;b&gt;">' in junit(found, HOSTS)
     assert junit(found, HOSTS).count("<testcase") == len(STAGES) * 5
 
 
