@@ -160,8 +160,8 @@ PARAMETERS = (
     Parameter(
         "grad_reduce_in_bf16",
         bool,
-        False,
-        "add up and share out gradients in bf16, not fp32; zero_stage 2 and 3",
+        None,
+        "add up and share out gradients in bf16; default: in fp32; zero_stage 2 and 3",
     ),
     Parameter(
         "gc_interval",
