@@ -63,10 +63,7 @@ sys.exit(max(abs(each.wait()) for each in started))
 @pytest.fixture
 def group(real_nodes: RealNodes) -> Group:
     """Two nodes that nothing was set up on."""
-    variables = {
-        **{"cluster_root": "/opt/own-root", "cluster_devices_per_node": 2},
-        "cluster_env": {"GLOO_SOCKET_IFNAME": "eth0"},
-    }
+    variables = {"cluster_root": "/opt/own-root", "cluster_devices_per_node": 2}
     return real_nodes(2, variables=variables)
 
 
@@ -93,8 +90,7 @@ def test_the_page_is_true(
     (tmp_path / "mytrainer").mkdir()
     (tmp_path / "mytrainer" / "train.py").write_text(fenced("python"))
     assert TORCH.is_file(), "this machine is not set up: run `make setup` first"
-    matrix = fenced("yaml").replace("/opt/venv/bin/python3", str(TORCH))
-    (tmp_path / "mine.yaml").write_text(matrix)
+    (tmp_path / "mine.yaml").write_text(fenced("yaml").replace("/opt/venv/bin/python3", f"{TORCH}"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
     copy, *ours = commands(group, tmp_path / "runs")
