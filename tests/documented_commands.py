@@ -36,11 +36,6 @@ ON_NODES = {
     *((README, line) for line in commands(README) if line.startswith("trainbench ")),
     *((ACCEPT, line) for line in commands(ACCEPT)[:2]),
 } - {(README, line) for line in (_SLURM_LINES[1], _SLURM_LINES[3])}
-LONG = (
-    "trainbench bench --matrix matrices/gpu/long-context.yaml -i inventory/mine"
-    " --only 'devices=8,tokens=32K,*'"
-)
-LONG_TEST = "tests/golden/test_documented.py::test_the_documents_cells_are_these_commands"
 EXAMPLES = "tests/test_examples.py::test_the_libraries_have_the_runs"
 # What no test types as it stands: who runs the same, or why nobody does.
 ELSEWHERE = {
@@ -49,24 +44,20 @@ ELSEWHERE = {
     "ssh-copy-id train@10.0.0.11": "asks for a password: OpenSSH's own program",
     "trainbench accept -i inventory/mine --soak 24h": "takes a day",
     "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node localhost"
-    " >/var/log/trainbench.log 2>&1": "a site's own script, of a user that it has",
+    " >/var/log/accept.log 2>&1": "a site's own script, of a user that it has",
     'systemd-run --user --unit=bench --working-directory="$PWD"'
     " trainbench bench matrix.yaml -i inventory/mine": "needs a systemd, which test machines lack",
     "journalctl --user -u bench -f": "needs a systemd, which test machines lack",
     "pip install 'trainbench-cluster[examples]'": "needs a release on the index",
     "python examples/mlflow_import.py campaign.json": EXAMPLES,
     "python examples/wandb_import.py campaign.json": EXAMPLES,
-    f"{LONG} --dry-run": LONG_TEST,
-    LONG: "needs eight GPUs; its dry run is compared",
-    "trainbench bench --matrix matrices/gpu/moe.yaml -i inventory/<yours> --only devices=1": (
-        "needs a GPU; tests/runner/systems/test_experts.py plans its cells"
-    ),
-    "trainbench bench --matrix matrix.yaml -i inventory/local": (
-        "trains experts for a minute; tests/torch_gpt/test_experts.py trains the same model"
+    **dict.fromkeys(
+        commands("docs/how-to/experts-and-long-context.md"),
+        "needs GPUs, or trains for a minute: golden/test_documented.py has the long cells,"
+        " runner/systems/test_experts.py plans the experts', torch_gpt/test_experts.py trains them",
     ),
     **dict.fromkeys(
-        commands("docs/how-to/ci.md"),
-        "builds versions: tests/on_nodes/test_versions.py",
+        commands("docs/how-to/ci.md"), "builds versions: tests/on_nodes/test_versions.py"
     ),
     "trainbench bench --matrix matrices/start/goodput.yaml -i inventory/local": "tests/on_nodes/"
     "test_goodput.py::test_faults_cost_time_and_nothing_else",
