@@ -10,7 +10,7 @@ from typing import Any
 from runner.figures import devices
 from runner.figures.counted_steps import measured, progress
 from runner.figures.flops import causal_share, tflop_per_s_per_device, vocabulary
-from runner.figures.goodput import Goodput, Mean
+from runner.figures.goodput import RECOVERY
 from runner.figures.measured_cell import MeasuredCell
 from runner.figures.power import power_figures
 from runner.figures.target import QUANTITIES
@@ -29,7 +29,6 @@ NO_ARCHITECTURE = "the system does not say the architecture of its model"
 NO_LENGTH = "nothing says the tokens of a sample"
 NO_EXPERTS = "the log does not say how the experts were loaded"
 NO_RECOVERY = "no failure was followed by another attempt"
-RECOVERY = ("notice_s", "running_s", "lost_steps")  # of a failure, as columns
 HOUR_S, MILLION = 3600.0, 1e6
 
 
@@ -289,16 +288,9 @@ def _goodput(cell: MeasuredCell, figures: Figures) -> _Part:
         return {}, {}
     return {
         "goodput_percent": goodput.percent,
-        "effective_tokens_per_s": goodput.tokens_per_s,
         "faults": goodput.faults,
-        **{key: mean and mean.value for key, mean in _faults_cost(goodput).items()},
-    }, {f"recovery_{name}": NO_RECOVERY for name in RECOVERY}
-
-
-def _faults_cost(goodput: Goodput) -> dict[str, Mean | None]:
-    """Return what a failure costs, and a checkpoint, by the key of its column."""
-    recovery = {f"recovery_{name}": goodput.mean(name) for name in RECOVERY}
-    return {**recovery, "checkpoint_stall_s": goodput.stall_s}
+        **{key: mean and mean.value for key, mean in goodput.costs.items()},
+    }, dict.fromkeys(RECOVERY, NO_RECOVERY)
 
 
 def _halves(cell: MeasuredCell) -> dict[str, float]:
@@ -309,7 +301,7 @@ def _halves(cell: MeasuredCell) -> dict[str, float]:
         low, high = rate.confidence
         halves["samples_per_s"] = max(rate.value - low, high - rate.value)
     if goodput:
-        halves |= {key: mean.half for key, mean in _faults_cost(goodput).items() if mean}
+        halves |= {key: mean.half for key, mean in goodput.costs.items() if mean}
         halves["goodput_percent"] = goodput.half_percent
     return {key: half for key, half in halves.items() if half is not None}
 

@@ -29,24 +29,19 @@ PARTS: Mapping[str, str] = {
     "load": "loading the checkpoint",
     "rest": "not accounted for",
 }
+# The columns of what a failure costs, in the order of Recovery; that of a checkpoint.
+RECOVERY = ("recovery_notice_s", "recovery_running_s", "recovery_lost_steps")
+STALL = "checkpoint_stall_s"
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """What one failure cost, in seconds from the fault on; `lost_steps` were done again."""
+class Recovery(NamedTuple):
+    """What one failure cost: seconds until it was noticed, and until the trainer's next first step
+    began; steps that were done again.
+    """
 
-    kind: str
     notice_s: float
-    end_s: float
-    restart_s: float
-    start_s: float
-    load_s: float
+    running_s: float
     lost_steps: int
-
-    @property
-    def running_s(self) -> float:
-        """Until the trainer's first step began."""
-        return self.notice_s + self.end_s + self.restart_s + self.start_s + self.load_s
 
 
 @dataclass(frozen=True)
@@ -62,25 +57,19 @@ class Mean:
 class Goodput:
     """A cell's figures, over its runs; None where nothing tells.
 
-    `parts` has the seconds of one run on average, by PARTS. `recoveries` are those of all its runs.
+    `parts` has the seconds of one run on average, by PARTS; `costs` what a failure costs, and a
+    checkpoint, by the key of its column.
     """
 
     percent: float
+    half_percent: float | None
     total_s: float
     parts: Mapping[str, float]
     faults: int
-    recoveries: tuple[Recovery, ...] = ()
-    tokens_per_s: float | None = None
-    stall_s: Mean | None = None
-    durable_s: Mean | None = None
-    checkpoint_bytes: int | None = None
-    load_s: Mean | None = None
-    half_percent: float | None = None
-
-    def mean(self, name: str) -> Mean | None:
-        """Return the mean of a figure of its recoveries."""
-        values = [getattr(item, name) for item in self.recoveries]
-        return mean([value for value in values if value is not None])
+    costs: Mapping[str, Mean | None]
+    durable_s: Mean | None
+    checkpoint_bytes: int | None
+    load_s: Mean | None
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -105,28 +94,27 @@ def goodput(stories: Sequence[Story]) -> Goodput | None:
     measured = [story for story in stories if any(session.steps for session in story.sessions)]
     if not measured:
         return None
-    item = [parts_of(story) for story in measured]
-    totals = [sum(parts.values()) for parts in item]
-    shares = [100 * parts["counted"] / total for parts, total in zip(item, totals, strict=True)]
-    share = mean(shares)
-    assert share is not None  # there is one at least
-    recoveries = tuple(recovery for story in measured for recovery in recoveries_of(story))
+    runs = [parts_of(story) for story in measured]
+    totals = [sum(parts.values()) for parts in runs]
+    share = mean(
+        [100 * parts["counted"] / total for parts, total in zip(runs, totals, strict=True)]
+    )
+    recoveries = [recovery for story in measured for recovery in recoveries_of(story)]
     sessions = [session for story in measured for session in story.sessions]
     saves = [save for session in sessions for save in session.saves]
-    faults = sum(len(story.faults) for story in measured)
-    iterations = max(_last_iteration(session) for session in sessions)
+    costs = {
+        key: mean([recovery[at] for recovery in recoveries]) for at, key in enumerate(RECOVERY)
+    }
     return Goodput(
-        percent=100 * sum(parts["counted"] for parts in item) / sum(totals),
+        percent=100 * sum(parts["counted"] for parts in runs) / sum(totals),
+        half_percent=share.half if share else None,
         total_s=fmean(totals),
-        parts={name: fmean(parts[name] for parts in item) for name in PARTS},
-        faults=faults,
-        recoveries=recoveries,
-        tokens_per_s=_tokens_per_s(measured[0], iterations, fmean(totals)),
-        stall_s=mean([save.stall_s for save in saves]),
+        parts={name: fmean(parts[name] for parts in runs) for name in PARTS},
+        faults=sum(len(story.faults) for story in measured),
+        costs={**costs, STALL: mean([save.stall_s for save in saves])},
         durable_s=mean([save.durable_s for save in saves]),
         checkpoint_bytes=saves[-1].bytes if saves else None,
         load_s=mean([session.load_s for session in sessions if session.iteration]),
-        half_percent=share.half,
     )
 
 
@@ -146,16 +134,6 @@ def _median_step(steps: Sequence[StepSeen]) -> float:
     return median(step.seconds / step.iterations for step in steps) if steps else 0.0
 
 
-def _last_iteration(session: TrainedSession) -> int:
-    return max((step.iteration for step in session.steps), default=session.iteration)
-
-
-def _tokens_per_s(story: Story, iterations: int, total_s: float) -> float | None:
-    if not story.global_batch_size or not story.sample_length or not total_s:
-        return None
-    return iterations * story.global_batch_size * story.sample_length / total_s
-
-
 class Spent(NamedTuple):
     """Seconds of a run that one thing took, one after the other; `part` is of PARTS."""
 
@@ -173,8 +151,8 @@ def parts_of(story: Story) -> dict[str, float]:
 
 def spent_in(story: Story) -> list[Spent]:
     """Return what the time of one run was spent on, in its order."""
-    counts = _counting(story)
-    median_s = _median_step([step for session in story.sessions for step in session.steps])
+    steps = [step for session in story.sessions for step in session.steps]
+    counts, median_s = {step.iteration: step for step in steps}, _median_step(steps)
     result: list[Spent] = []
     at = story.attempts[0].began
     for number, attempt in enumerate(story.attempts):
@@ -243,41 +221,36 @@ def _step(
     yield Spent("stall", step.paused_s)
 
 
-def _counting(story: Story) -> dict[int, StepSeen]:
-    """Return the last step of each iteration, which counts."""
-    return {step.iteration: step for session in story.sessions for step in session.steps}
-
-
 def recoveries_of(story: Story) -> Iterator[Recovery]:
     """Yield what each failure cost that another attempt, or session, went on after."""
     reached = 0
     for attempt, after in zip_longest(story.attempts, story.attempts[1:]):
         for session, later in zip_longest(attempt.sessions, attempt.sessions[1:]):
-            reached = max(reached, _last_iteration(session))
+            reached = max([reached, session.iteration, *(step.iteration for step in session.steps)])
             if later and later.steps and attempt.faults:  # the launcher itself went on (torchrun)
                 began = _first_began(later)
-                before = (fault for fault in reversed(attempt.faults) if fault.at <= began)
-                fault = next(before, attempt.faults[0])
-                born = began if later.began is None else max(fault.at, began - later.start_s)
-                yield _recovery(fault, (fault.at, fault.at, born), later, reached)
+                before = (fault.at for fault in reversed(attempt.faults) if fault.at <= began)
+                at = next(before, attempt.faults[0].at)
+                born = began if later.began is None else max(at, began - later.start_s)
+                yield _recovery((at, at, at, born), later, reached)
         if after and after.sessions and after.sessions[0].steps and attempt.faults:
-            times = attempt.noticed, attempt.ended, after.began
-            yield _recovery(attempt.faults[-1], times, after.sessions[0], reached)
+            times = attempt.faults[-1].at, attempt.noticed, attempt.ended, after.began
+            yield _recovery(times, after.sessions[0], reached)
 
 
 def _recovery(
-    fault: FaultSeen, times: tuple[float, float, float], session: TrainedSession, reached: int
+    times: tuple[float, float, float, float], session: TrainedSession, reached: int
 ) -> Recovery:
-    """Return what a failure cost that was noticed, and whose processes had ended and were born
-    again, at these times; `session` went on after it.
+    """Return what a failure cost, by when it came, was noticed, all processes had ended, and new
+    ones were born; `session` went on after it.
     """
-    noticed, ended, born = times
+    fault, noticed, ended, born = times
     return Recovery(
-        kind=fault.kind,
-        notice_s=max(0.0, noticed - fault.at),
-        end_s=max(0.0, ended - noticed),
-        restart_s=max(0.0, born - ended),
-        start_s=max(0.0, _first_began(session) - born - session.load_s),
-        load_s=session.load_s,
+        notice_s=max(0.0, noticed - fault),
+        running_s=max(0.0, noticed - fault)
+        + max(0.0, ended - noticed)
+        + max(0.0, born - ended)
+        + max(0.0, _first_began(session) - born - session.load_s)
+        + session.load_s,
         lost_steps=max(0, reached - session.iteration),
     )

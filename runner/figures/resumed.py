@@ -11,12 +11,12 @@ GPUs, and in half precision, no two runs are the same).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.terms.cell import SEED
 from runner.terms.record import Record
 from runner.terms.story import TrainedSession
 
 TOLERANCE = 2e-4
 NOISE = 4.0
+CHECKPOINTS = ("checkpoint_interval", "checkpoint_async", "checkpoint_keep")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Resumed:
 def resumed(runs: Sequence[Record], candidates: Sequence[Record]) -> Resumed | None:
     """Judge a cell's runs that went on after a failure; None where none did.
 
-    `others` are the campaign's runs, of which some may be unbroken.
+    `candidates` are the campaign's runs, of which some may be unbroken.
     """
     judged = [verdict for run in runs if (verdict := _resumed(run, candidates)) is not None]
     wrong = [verdict for verdict in judged if verdict.same is False]
@@ -66,64 +66,51 @@ def resumed(runs: Sequence[Record], candidates: Sequence[Record]) -> Resumed | N
 
 
 def _resumed(run: Record, candidates: Sequence[Record]) -> Resumed | None:
-    sessions = [session for session in run.story.sessions if session.steps] if run.story else []
-    if len(sessions) < 2:
+    first, *others = _trained(run) or [TrainedSession()]
+    if not others:
         return None
-    unbroken = [
-        candidate for candidate in candidates if _unbroken(candidate) and _alike(run, candidate)
-    ]
-    if not unbroken:
-        return Resumed(
-            None, why_not="the campaign has no unbroken run of the same cell: add faults: none"
-        )
-    curves = [_losses(candidate.story.sessions) for candidate in unbroken if candidate.story]
-    curve = curves[0]
-    before = [_apart(loss, curve.get(at)) for at, loss in _losses(sessions[:1]).items()]
-    noise = NOISE * max(
-        (difference for difference in before if difference is not None), default=0.0
+    unbroken = next(
+        (other for other in candidates if _unbroken(other) and _alike(run, other)), None
     )
-    tolerance = max(TOLERANCE, noise)
-    apart = [
-        (difference, iteration)
-        for session in sessions[1:]
-        for iteration, loss in _losses([session]).items()
-        if (difference := _apart(loss, curve.get(iteration))) is not None
-    ]
+    if unbroken is None:
+        why_not = "the campaign has no unbroken run of the same cell: add faults: none"
+        return Resumed(None, why_not=why_not)
+    curve = _losses(_trained(unbroken)[0])
+    noise = max((difference for difference, _ in _apart(first, curve)), default=0.0)
+    tolerance = max(TOLERANCE, NOISE * noise)
+    apart = [found for session in others for found in _apart(session, curve)]
     if not apart:
         return Resumed(None, why_not="the two logged no loss of the same iteration")
     by, at = max(apart)
     return Resumed(by <= tolerance, len(apart), at, by, tolerance)
 
 
+def _trained(run: Record) -> list[TrainedSession]:
+    return [session for session in run.story.sessions if session.steps] if run.story else []
+
+
 def _unbroken(run: Record) -> bool:
-    story = run.story
-    sessions = [session for session in story.sessions if session.steps] if story else []
+    sessions = _trained(run)
     return run.status == "ok" and len(sessions) == 1 and not sessions[0].iteration
 
 
 def _alike(run: Record, candidate: Record) -> bool:
     """Whether the two do the same, on however many nodes: all parameters, the seed too."""
-    return (
-        run is not candidate and run.system == candidate.system and _facts(run) == _facts(candidate)
+    facts, theirs = (
+        {key: value for key, value in record.parameters.items() if key not in CHECKPOINTS}
+        for record in (run, candidate)
     )
+    return run is not candidate and run.system == candidate.system and facts == theirs
 
 
-def _facts(run: Record) -> Mapping[str, object]:
-    left_out = ("checkpoint_interval", "checkpoint_async", "checkpoint_keep")
-    compared_keys = {key: value for key, value in run.parameters.items() if key not in left_out}
-    return {**compared_keys, SEED: run.parameters.get(SEED)}
+def _losses(session: TrainedSession) -> dict[int, float]:
+    return {step.iteration: step.loss for step in session.steps if step.loss is not None}
 
 
-def _losses(sessions: Sequence[TrainedSession]) -> dict[int, float]:
-    return {
-        step.iteration: step.loss
-        for session in sessions
-        for step in session.steps
-        if step.loss is not None
-    }
-
-
-def _apart(loss: float, candidate: float | None) -> float | None:
-    if candidate is None:
-        return None
-    return abs(loss - candidate) / max(abs(candidate), 1e-12)
+def _apart(session: TrainedSession, curve: Mapping[int, float]) -> list[tuple[float, int]]:
+    """Return by how much of the curve's loss each loss of a session differs, and where."""
+    return [
+        (abs(loss - curve[at]) / max(abs(curve[at]), 1e-12), at)
+        for at, loss in _losses(session).items()
+        if at in curve
+    ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from node.printable import printable
 from node.time_words import lasts
 from runner.base.clock import ZONE, day, minute, second
-from runner.figures.goodput import PARTS, Goodput, Mean, spent_in
+from runner.figures.goodput import PARTS, STALL, Goodput, Mean, spent_in
 from runner.figures.measured_cell import MeasuredCell
 from runner.report.links import href
 from runner.tables.formatting import MISSING, number_text
@@ -216,7 +216,7 @@ def failures(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, A
         "parts": PARTS,
         "bars": [_bar(row, goodput) for row, goodput in rows],
         "lines": [line for row, _ in rows for line in _timelines(row)],
-        "saves": [_saves(row, goodput) for row, goodput in rows if goodput.stall_s],
+        "saves": [_saves(row, goodput) for row, goodput in rows if goodput.costs[STALL]],
         "resumed": [
             {"cell": printable(row["cell"]), **row["resumed"]} for row in table if row["resumed"]
         ],
@@ -224,63 +224,62 @@ def failures(cells: Sequence[MeasuredCell], table: Sequence[Row]) -> dict[str, A
 
 
 def _bar(cell: MeasuredCell, goodput: Goodput) -> dict[str, Any]:
-    total_s = sum(goodput.parts.values())
     return {
         "cell": printable(cell.record.cell),
         "percent": number_text(goodput.percent, 1),
         "total": lasts(goodput.total_s),
-        "blocks": [
-            {
-                "part": category,
-                "width": round(100 * seconds / total_s, 3),
-                "title": f"{PARTS[category]}: {seconds:.2f} s ({100 * seconds / total_s:.1f} %)",
-            }
-            for category, seconds in goodput.parts.items()
-            if total_s and seconds > 0
-        ],
+        "blocks": _parts(goodput.parts.items()),
     }
+
+
+def _parts(spent: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Lay (part, seconds) one behind the other; parts that follow themselves are one block."""
+    runs = [
+        (part, sum(seconds for _, seconds in group))
+        for part, group in groupby(spent, key=lambda item: item[0])
+    ]
+    total_s, at, blocks = sum(seconds for _, seconds in runs), 0.0, []
+    for part, seconds in runs:
+        if seconds > 0:
+            share = 100 * seconds / total_s
+            blocks.append(
+                {
+                    "part": part,
+                    "left": round(100 * at / total_s, 3),
+                    "width": round(share, 3),
+                    "title": f"{PARTS[part]}: {seconds:.2f} s ({share:.1f} %)",
+                }
+            )
+        at += seconds
+    return blocks
 
 
 def _timelines(cell: MeasuredCell) -> Iterator[dict[str, Any]]:
     """Draw the runs of a cell that had more than one attempt or session."""
-    records = [record for record in cell.records if record.story and len(record.story.sessions) > 1]
-    for record in records[:MOST_RUNS]:
-        assert record.story is not None
-        spent = spent_in(record.story)
-        total_s = sum(items.seconds for items in spent)
-        blocks, at = [], 0.0
-        for category, group in groupby(spent, key=lambda items: items.category):
-            seconds = sum(items.seconds for items in group)
-            blocks.append(
-                {
-                    "part": category,
-                    "left": round(100 * at / total_s, 3),
-                    "width": round(100 * seconds / total_s, 3),
-                    "title": f"{PARTS[category]}: {seconds:.2f} s, from {at:.1f} s on",
-                }
-            )
-            at += seconds
-        begun = record.story.attempts[0].began
+    stories = [(run.repeat, run.story) for run in cell.records if run.story]
+    for repeat, story in [item for item in stories if len(item[1].sessions) > 1][:MOST_RUNS]:
+        spent, begun = spent_in(story), story.attempts[0].began
+        total_s = sum(item.seconds for item in spent)
         yield {
             "cell": printable(cell.record.cell),
-            "repeat": record.repeat,
-            "blocks": blocks,
+            "repeat": repeat,
+            "blocks": _parts(spent),
             "faults": [
                 {
                     "left": round(min(100.0, max(0.0, 100 * (fault.at - begun) / total_s)), 3),
                     "title": f"{fault.kind} on node {fault.node}, {fault.at - begun:.1f} s",
                 }
-                for fault in record.story.faults
+                for fault in story.faults
             ],
         }
 
 
 def _saves(cell: MeasuredCell, goodput: Goodput) -> dict[str, Any]:
-    rate = goodput.bytes_per_s
+    rate, stall = goodput.bytes_per_s, goodput.costs[STALL]
     return {
         "cell": printable(cell.record.cell),
-        "count": goodput.stall_s.count if goodput.stall_s else 0,
-        "stall": _mean_text(goodput.stall_s),
+        "count": stall.count if stall else 0,
+        "stall": _mean_text(stall),
         "durable": _mean_text(goodput.durable_s),
         "mib": number_text((goodput.checkpoint_bytes or 0) / 2**20, 1),
         "rate": MISSING if rate is None else number_text(rate / 2**20, 1),

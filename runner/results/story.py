@@ -17,8 +17,8 @@ from runner.terms.story import AttemptSeen, FaultSeen, SaveSeen, StepSeen, Story
 
 MOST_BYTES = 64 << 20  # of a log that is read for its story
 _FAULT = re.compile(
-    rb"\[trainbench: fault (\d{1,3}) ([a-z_]{1,20}) node=(\d{1,6}) rank=(\d{1,6})"
-    rb" at=(\d{1,11}\.\d{3}) iteration=(\d{1,9})\]"
+    rb"\[trainbench: fault (\d{1,3}) ([a-z_]{1,20}) node=(\d{1,6}) rank=\d{1,6}"
+    rb" at=(\d{1,11}\.\d{3}) iteration=\d{1,9}\]"
 )
 _UNDONE = re.compile(rb"\[trainbench: fault (\d{1,3}) undone at=(\d{1,11}\.\d{3})\]")
 _OURS = re.compile(rb"torch_gpt (resumed|checkpoint) ([^\r\n]{1,2000})")
@@ -37,13 +37,7 @@ def story_of(attempts: Sequence[Attempt]) -> Story | None:
         seen = tuple(item for item in map(_attempt, alike) if item is not None)
     except UnreadableError:
         return None
-    cell = newest_run.cell
-    system = load_system(cell.system)
-    return Story(
-        attempts=seen,
-        global_batch_size=system.batch_size(system.typed(cell)),
-        sample_length=system.tokens_per_sample(system.typed(cell)),
-    )
+    return Story(seen)
 
 
 def faults_of(attempt: Attempt) -> list[FaultSeen]:
@@ -56,11 +50,9 @@ def faults_of(attempt: Attempt) -> list[FaultSeen]:
             if b"[trainbench: fault " not in line:
                 continue
             if match := _FAULT.search(line):
-                number, node, local, iteration = (
-                    whole_number(match[at]) or 0 for at in (1, 3, 4, 6)
-                )
-                at = (quantity(match[5]) or 0.0) - ahead
-                faults[number] = FaultSeen(number, match[2].decode(), node, local, at, iteration)
+                number, node = (whole_number(match[group]) or 0 for group in (1, 3))
+                at = (quantity(match[4]) or 0.0) - ahead
+                faults[number] = FaultSeen(number, match[2].decode(), node, at)
             elif match := _UNDONE.search(line):
                 undone[whole_number(match[1]) or 0] = (quantity(match[2]) or 0.0) - ahead
     faults_in_order = [replace(item, undone_at=undone.get(item.number)) for item in faults.values()]
@@ -105,20 +97,17 @@ def _attempt(attempt: Attempt) -> AttemptSeen | None:
 
 
 def _sessions(attempt: Attempt, run: Run) -> list[TrainedSession]:
-    """Return the sessions of an attempt, by the log that has most steps."""
-    item = [_sessions_in(attempt, run, rank) for rank in attempt.logs()]
-    return max(item, key=lambda sessions: sum(len(s.steps) for s in sessions), default=[])
-
-
-def _sessions_in(attempt: Attempt, run: Run, rank: int) -> list[TrainedSession]:
-    path, ahead = attempt.log(rank), attempt.clock_ahead_s(rank)
-    readers = load_system(run.cell.system).readers_of(run.cell.parameters)
-    polls = looks(path.parent)
-    for make in readers.values():
-        sessions = list(read_sessions(make(), _lines(path), polls, ahead))
-        if any(session.steps for session in sessions):
-            return sessions
-    return []
+    """Return the sessions of an attempt, by the log that has most steps, and the reader of its
+    trainer's that finds some.
+    """
+    readers, read = load_system(run.cell.system).readers_of(run.cell.parameters), []
+    for rank, path in attempt.logs().items():
+        polls, ahead = looks(path.parent), attempt.clock_ahead_s(rank)
+        tried = (
+            list(read_sessions(make(), _lines(path), polls, ahead)) for make in readers.values()
+        )
+        read.append(next((found for found in tried if any(one.steps for one in found)), []))
+    return max(read, key=lambda found: sum(len(one.steps) for one in found), default=[])
 
 
 def read_sessions(
@@ -178,11 +167,10 @@ def _begun(fields: dict[bytes, bytes], ahead: float) -> TrainedSession:
 
 
 def _save(fields: dict[bytes, bytes]) -> SaveSeen | None:
-    iteration = whole_number(fields.get(b"step"))
     stall, durable = quantity(fields.get(b"stall_s")), quantity(fields.get(b"durable_s"))
-    if iteration is None or stall is None or durable is None:
+    if stall is None or durable is None:
         return None
-    return SaveSeen(iteration, stall, durable, whole_number(fields.get(b"bytes")) or 0)
+    return SaveSeen(stall, durable, whole_number(fields.get(b"bytes")) or 0)
 
 
 def _lines(path: object) -> Iterator[bytes]:

@@ -385,7 +385,6 @@ _MEASURED = (
         hide=_unbroken,
         better=1,
     ),
-    C("effective_tokens_per_s", "effective\ntokens/s", hide=_unbroken, better=1),
     C("faults", type="integer"),
     C("recovery_notice_s", "notice\ns", shown=_within("recovery_notice_s"), better=-1),
     C("recovery_running_s", "running\nagain s", shown=_within("recovery_running_s"), better=-1),

@@ -268,8 +268,6 @@ _TOLD: Mapping[str, str | Callable[[Sequence[Row]], Iterator[str]]] = {
     "goodput_percent": "goodput: time of steps that counted (less checkpoints' stalls, and what a"
     " fault held up), of all time from the first launcher's start to the last step;"
     " docs/how-to/goodput.md",
-    "effective_tokens_per_s": "effective tokens/s: tokens of all iterations that were reached, over"
-    " that time",
     "recovery_notice_s": "notice: seconds from a failure until it was noticed; means over the"
     " failures, ± half of the 95 % interval",
     "recovery_running_s": "running again: seconds from a failure to the next step's begin",

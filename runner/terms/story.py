@@ -15,9 +15,7 @@ class FaultSeen:
     number: int
     kind: str
     node: int
-    rank: int
     at: float
-    iteration: int = 0
     undone_at: float | None = None
 
 
@@ -39,7 +37,6 @@ class StepSeen:
 class SaveSeen:
     """A checkpoint: training stood for `stall_s`, and it was on the disk after `durable_s`."""
 
-    iteration: int
     stall_s: float
     durable_s: float
     bytes: int
@@ -78,8 +75,6 @@ class Story:
     """All attempts of one repeat that went on from each other."""
 
     attempts: tuple[AttemptSeen, ...]
-    global_batch_size: int | None = None
-    sample_length: int | None = None
 
     @property
     def sessions(self) -> tuple[TrainedSession, ...]:

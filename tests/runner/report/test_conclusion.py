@@ -164,7 +164,7 @@ def faulted(name: str, policy: str, lost_s: Sequence[float], **axes: object) -> 
     for repeat, lost in enumerate(lost_s, 1):
         first = tuple(StepSeen(n, 1, 1.0, float(n)) for n in range(1, 6))
         later = tuple(StepSeen(n, 1, 1.0, n + lost) for n in range(6, 11))
-        killed = FaultSeen(0, "kill_node", 1, 0, 5.0, 5)
+        killed = FaultSeen(0, "kill_node", 1, 5.0)
         attempts = (
             AttemptSeen(0.0, 5.0, 5.0, (killed,), (TrainedSession(steps=first),)),
             AttemptSeen(
