@@ -34,7 +34,7 @@ def power_figures(
         figures["energy_per_token_log_j"] = median(told)
         if figures["energy_per_token_j"] is None:
             figures |= {"energy_per_token_j": median(told), "energy_method": LOG}
-    heat = [each.thermals for each in measured]
+    heat = [each.telemetry for each in measured]
     reasons = [each.throttled for each in heat if each.throttled is not None]
     words = "; ".join(dict.fromkeys(why for run in reasons for why in run)) or "no"
     figures |= {

@@ -275,8 +275,8 @@ def _above_peak(evidence: CellEvidence) -> str:
     UNSTEADY,
 )
 def _throttled(evidence: CellEvidence) -> str:
-    heat = (run.measurement.thermals for run in evidence.runs)
-    reasons = dict.fromkeys(reason for run in heat for reason in run.throttled or ())
+    seen = (run.measurement.telemetry for run in evidence.runs)
+    reasons = dict.fromkeys(reason for run in seen for reason in run.throttled or ())
     return ", ".join(reason for reason in reasons if reason != POWER_CAP)
 
 

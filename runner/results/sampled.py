@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from runner.figures.power import GAP_S, POWER_CAP
 from runner.results.sample_table import CPU, UNTOLD
 from runner.results.window import Window
-from runner.terms.record import Energy, Telemetry, Thermals, Utilisation
+from runner.terms.record import Energy, Telemetry, Utilisation
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -149,25 +149,25 @@ def energy_of(nodes: Sequence[OfNode]) -> Energy:
     )
 
 
-def thermals_of(nodes: Sequence[OfNode]) -> Thermals:
-    """Say how warm the devices of a run's nodes were, and why they were slower."""
+def telemetry_of(nodes: Sequence[OfNode], energy: Energy) -> Telemetry:
+    """Say how warm the devices of a run's nodes were, why they were slower, how whole their samples
+    are, and what was on them before it; where energy is known, power is by that.
+    """
     masks = [node.events for node in nodes if node.events is not None]
     reasons = (name for bit, name in THROTTLES.items() if any(mask & bit for mask in masks))
     clocks = [node.sm_clock_mhz for node in nodes if node.sm_clock_mhz is not None]
-    return Thermals(
-        mean_power_w=_mean(node.power for node in nodes),
+    power_w = _mean(node.power for node in nodes)
+    missing = next((node.no_gap for node in reversed(nodes) if node.no_gap), "")
+    return Telemetry(
+        mean_power_w=power_w if None in (power_w, energy.mean_power_w) else energy.mean_power_w,
         idle_power_w=_mean(node.idle for node in nodes),
         temperature_c=_highest(node.temperature_c for node in nodes),
         sm_clock_mhz=min(clocks, default=None),
         throttled=tuple(reasons) if masks else None,
+        gap_s=None if missing else _highest(node.gap_s for node in nodes),
+        missing=missing,
+        before_mib=_highest(node.before_mib for node in nodes),
     )
-
-
-def telemetry_of(nodes: Sequence[OfNode]) -> Telemetry:
-    """Say how whole the samples of a run's nodes are, and what was on their devices before it."""
-    missing = next((node.no_gap for node in reversed(nodes) if node.no_gap), "")
-    gap_s = None if missing else _highest(node.gap_s for node in nodes)
-    return Telemetry(gap_s, missing, _highest(node.before_mib for node in nodes))
 
 
 def utilisation_of(nodes: Sequence[OfNode]) -> Utilisation | None:

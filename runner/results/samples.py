@@ -28,7 +28,6 @@ from runner.results.sampled import (
     over_time,
     peak_memory,
     telemetry_of,
-    thermals_of,
     utilisation_of,
 )
 from runner.results.window import Seen, Window, steady_window, times_of_steps
@@ -172,15 +171,12 @@ def _sampled(
     )
     if not of_nodes:
         return measured
-    energy, heat = energy_of(of_nodes), thermals_of(of_nodes)
-    if heat.mean_power_w is not None and energy.mean_power_w is not None:
-        heat = replace(heat, mean_power_w=energy.mean_power_w)
+    energy = energy_of(of_nodes)
     return replace(
         measured,
         utilisation=utilisation_of(of_nodes) or measured.utilisation,
         energy=energy,
-        thermals=heat,
-        telemetry=telemetry_of(of_nodes),
+        telemetry=telemetry_of(of_nodes, energy),
     )
 
 

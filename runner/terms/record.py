@@ -124,11 +124,13 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Thermals:
-    """Power and temperature of the devices over the counted steps; None: no sample says it.
+class Telemetry:
+    """What samples say of a run's devices; None: no sample says it.
 
-    Mean W of one device, W of one while its node waited for the others, the hottest in °C, the
-    lowest clock of the multiprocessors in MHz, and why clocks were lowered (none: ()).
+    Over the counted steps: mean W of one device, the hottest in °C, the lowest clock of the
+    multiprocessors in MHz, why clocks were lowered (none: ()), and `gap_s`, the longest time
+    without a sample of a device, None for the reason in `missing`. Before its node's launcher
+    started: W of one device, and the most MiB in use on one.
     """
 
     mean_power_w: float | None = None
@@ -136,6 +138,9 @@ class Thermals:
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     throttled: tuple[str, ...] | None = None
+    gap_s: float | None = None
+    missing: str = ""
+    before_mib: float | None = None
 
 
 class Place(NamedTuple):
@@ -155,20 +160,6 @@ class FirstStep(NamedTuple):
 
     seconds: float
     iteration: int
-
-
-@dataclass(frozen=True)
-class Telemetry:
-    """How whole the samples of a run's devices are, and what was on them before it began.
-
-    `gap_s` is the longest time that a device had no sample while the counted steps ran, None where
-    nobody knows it, for the reason in `missing`; `before_mib` the most memory in use on a device
-    before its node's launcher started, None without a sample of that time.
-    """
-
-    gap_s: float | None = None
-    missing: str = ""
-    before_mib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -220,7 +211,6 @@ class Measurement:
     power_w: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     memory_mib: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     energy: Energy = Energy(None, missing="the devices were not sampled")
-    thermals: Thermals = Thermals()
     telemetry: Telemetry = Telemetry(missing="the devices were not sampled")
     first_step: FirstStep | None = None
     compile_s: float | None = None

@@ -24,7 +24,6 @@ from runner.terms.record import (
     Measurement,
     Record,
     Telemetry,
-    Thermals,
 )
 from tests.runner.figures.test_warmup_and_drift import noise
 
@@ -45,7 +44,7 @@ def run(
         Interval(step, step_time_ms=time, loss=(losses or {}).get(step, 3.0))
         for step, time in enumerate(times, 1)
     )
-    measured: dict[str, Any] = {"telemetry": WHOLE, "unmeasured": 0, "thermals": Thermals()}
+    measured: dict[str, Any] = {"telemetry": WHOLE, "unmeasured": 0}
     measured |= {name: more.pop(name) for name in measured if name in more}
     facts: dict[str, Any] = {
         "fingerprinted": ("system torch_gpt/2.13", "dataset d"),
@@ -71,8 +70,8 @@ def three(**more: Any) -> list[Record]:
 
 def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
     assert judged(three()) == {}
-    capped = Thermals(throttled=(POWER_CAP,))
-    assert judged(three(thermals=capped)) == {}  # a busy device is at its power cap
+    capped = replace(WHOLE, throttled=(POWER_CAP,))
+    assert judged(three(telemetry=capped)) == {}  # a busy device is at its power cap
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_a_cell_against_which_nothing_speaks_is_publishable() -> None:
         ("not_measured", three(unmeasured=2), "left out"),
         (
             "throttled",
-            three(thermals=Thermals(throttled=(POWER_CAP, "power brake"))),
+            three(telemetry=replace(WHOLE, throttled=(POWER_CAP, "power brake"))),
             "power brake",
         ),
         ("not_clean", three(telemetry=replace(WHOLE, before_mib=600.0)), "600 MiB of a device"),

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from runner.results.sample_table import FIGURES, MOST_EVENTS, UNTOLD
-from runner.results.sampled import OfNode, energy_of, of_node, telemetry_of, thermals_of
+from runner.results.sampled import OfNode, energy_of, of_node, telemetry_of
 from runner.results.window import Window
-from runner.terms.record import Energy, Telemetry, Thermals
+from runner.terms.record import Energy, Telemetry
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,9 @@ def energy(nodes: Sequence[OfNode]) -> Energy:
     return energy_of(nodes)
 
 
-def thermals(nodes: Sequence[OfNode]) -> Thermals:
-    """How warm they were."""
-    return thermals_of(nodes)
-
-
 def telemetry(nodes: Sequence[OfNode]) -> Telemetry:
-    """How whole their samples are."""
-    return telemetry_of(nodes)
+    """How warm they were, and how whole their samples are."""
+    return telemetry_of(nodes, energy_of(nodes))
 
 
 def rows_of(table: pd.DataFrame) -> list[Sample]:

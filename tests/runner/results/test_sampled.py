@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from runner.results.sample_table import CPU, read_samples
 from runner.results.sampled import MOST_POINTS, Curve, over_time
 from runner.results.window import Window
-from tests.runner.results.made_samples import Sample, energy, sampled, tabled, telemetry, thermals
+from tests.runner.results.made_samples import Sample, energy, sampled, tabled, telemetry
 
 
 def device(watts: float = 100.0, seconds: int = 20, name: str = "0") -> list[Sample]:
@@ -128,12 +128,12 @@ def test_power_that_may_be_the_mean_of_the_second_before_is_as_open_as_that_leav
 def test_idle_is_before_the_launcher_and_heat_within_the_window() -> None:
     samples = [replace(s, power_w=84.0 if s.time < 5 else 700.0) for s in device()]
     samples[9] = replace(samples[9], clock_events=0x4 | 0x40)
-    found = thermals([sampled(samples, Window(6.0, 10.0, 10), 5.0)])
+    found = telemetry([sampled(samples, Window(6.0, 10.0, 10), 5.0)])
     assert (found.idle_power_w, found.mean_power_w) == (84, 700)
     assert (found.temperature_c, found.sm_clock_mhz) == (50, 1970)
     assert found.throttled == ("power cap", "temperature (hardware)")
-    assert thermals([sampled(samples, Window(10.0, 12.0, 10))]).throttled == ()
-    assert thermals([sampled([], None)]).throttled is None
+    assert telemetry([sampled(samples, Window(10.0, 12.0, 10))]).throttled == ()
+    assert telemetry([sampled([], None)]).throttled is None
 
 
 @given(st.lists(st.floats(900, 1000), min_size=6, max_size=30), st.data())

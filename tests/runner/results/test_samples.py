@@ -271,7 +271,7 @@ def test_a_nodes_window_is_anothers_by_its_own_clock(tmp_path: Path) -> None:
         timeline.write_text("".join(lines))
     found = fetched(a_run(), {0: log, 1: other}, {0: [0], 1: [0]}).measurement
     assert found.energy.joules == pytest.approx(1500 + 4500)
-    assert found.thermals.mean_power_w == pytest.approx(200)
+    assert found.telemetry.mean_power_w == pytest.approx(200)
 
 
 def test_a_timeline_of_empty_lines_is_read_at_once(
