@@ -39,8 +39,8 @@ logged is one), counted_lines (those that enter the figures), runs (in one file)
 last_iteration (from 1), planned_iterations, step_time_ms, samples_per_s, tokens_per_s and
 tokens_per_s_per_device (time over work of the counted lines, or work over time, the former of the
 whole job), samples_per_s_steps_ci_low/high (95 % interval by the run's own steps),
-step_time_ms_median and samples_per_s_median with .._ci_low/high, stalls_percent (how much more time
-the steps took than median ones), skipped, nan, last_loss, last_validation_loss, and the four
+step_time_ms_median, samples_per_s_median, stalls_percent (how much more time the steps took than
+median ones), skipped, nan, last_loss, last_validation_loss, and the four
 figures of memory (docs/measures.md); memory_mib is of older versions (the first of them that the
 log has); null: the log has none; with --each also log. docs/parsers.md lists the statuses and what
 is read from which line.

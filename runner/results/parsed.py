@@ -219,7 +219,7 @@ def log_result(reading: Reading) -> LogResult:
         planned_iterations=planned_of(reading.measurement),
         **_figures("step_time_ms", statistics.step_time_ms),
         **_figures("samples_per_s", statistics.samples_per_s),
-        **_ends("samples_per_s_steps", _by_steps(reading)),
+        **_by_steps(reading),
         stalls_percent=_rounded(statistics.stalls_percent),
         tokens_per_s=_rounded(reading.tokens_per_s),
         tokens_per_s_per_device=_rounded(reading.tokens_per_s_per_device),
@@ -238,17 +238,14 @@ def _figures(name: str, summary: Summary | None) -> dict[str, float | None]:
     return {name: _rounded(summary.value), f"{name}_median": _rounded(summary.median)}
 
 
-def _by_steps(reading: Reading) -> tuple[float, float] | None:
-    """Return the 95 % interval of samples/s by the run's own steps; None: too few of them."""
+def _by_steps(reading: Reading) -> dict[str, float | None]:
+    """Return the 95 % interval of samples/s by the run's own steps; none: too few of them."""
     rate, half = reading.statistics.samples_per_s, reading.statistics.half_by_steps
     if rate is None or half is None or half >= 1:
-        return None
-    return rate.value / (1 + half), rate.value / (1 - half)
-
-
-def _ends(name: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
-    low, high = interval or (None, None)
-    return {f"{name}_ci_low": _rounded(low), f"{name}_ci_high": _rounded(high)}
+        return {}
+    low, high = rate.value / (1 + half), rate.value / (1 - half)
+    name = "samples_per_s_steps_ci"
+    return {f"{name}_low": _rounded(low), f"{name}_high": _rounded(high)}
 
 
 def _rounded(value: float | None) -> float | None:
