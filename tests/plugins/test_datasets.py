@@ -88,10 +88,10 @@ def test_every_preprocess_line_has_its_places_only() -> None:
             word.format(**values)
 
 
-def test_docs_table_names_every_dataset() -> None:
+def test_the_page_names_every_dataset() -> None:
     page = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     for name in NAMES:
-        assert f"| `{name}` |" in page, name
+        assert f"\n- `{name}`" in page, name
     for address in datasets.addresses(entries(*NAMES)):
         assert address in page, address
 
