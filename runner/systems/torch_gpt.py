@@ -289,6 +289,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
     if pieces is None:
         pieces = 0 if eager else -(-tokens * model.vocab_size // LOGITS)
     at_a_time = -(-tokens // max(pieces, 1))
+    gradient = 2 if values["grad_reduce_in_bf16"] else 4  # bytes
     return gpt.estimate(
         cell,
         cluster,
@@ -296,8 +297,7 @@ def estimate(cell: Cell, cluster: Cluster) -> Estimate:
         flash_attention=True,
         loss_tokens=at_a_time,
         splits=PARALLEL,
-        whole_gradient_bytes=(2 if values["grad_reduce_in_bf16"] else 4)
-        * (values["gradient_reduction"] == "last_pass"),
+        whole_gradient_bytes=gradient if values["gradient_reduction"] == "last_pass" else 0,
     )
 
 

@@ -76,11 +76,8 @@ def test_a_model_can_be_changed() -> None:
         (["--precision", "fp16", "--mixed-precision", "master_weights"], "autocast only"),
         (["--precision", "fp8", "--mixed-precision", "autocast"], "master_weights only"),
         (["--precision", "fp8", "--compile", "none"], "is slower than bf16; take block"),
-        (
-            ["--gradient-reduction", "last_pass"],
-            "go with --zero-stage 2 and 3",
-        ),
-        (["--grad-reduce-in-bf16"], "bf16 go with --zero-stage 2 and 3"),
+        (["--gradient-reduction", "last_pass"], "go with --zero-stage 2 and 3 of --engine torch"),
+        (["--grad-reduce-in-bf16"], "go with --zero-stage 2 and 3 of --engine torch; leave them"),
         (["--compile", "model", "--zero-stage", "2"], "goes with --zero-stage 0 and 1 only"),
         (["--compile", "model", "--pipeline-parallel", "2"], "take block"),
         (["--cuda-graphs", "--zero-stage", "1"], "--cuda-graphs goes with --zero-stage 0"),
