@@ -7,7 +7,10 @@ from tests.conftest import ROOT
 PAGES = ("README.md", "docs/tutorial.md", "docs/report.md", *sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "how-to").glob("*.md")
 ))  # fmt: skip
-PROGRAMS = "trainbench|make|cp|source|ssh-copy-id|pip|python|systemd-run|journalctl|runuser|tar"
+PROGRAMS = (
+    "trainbench|make|cp|source|ssh-copy-id|pipx?|ansible-playbook|python|systemd-run|journalctl"
+    "|runuser|tar"
+)
 _LINE = re.compile(rf"(?:{PROGRAMS}) .*")
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
@@ -41,6 +44,12 @@ EXAMPLES = "tests/test_examples.py::test_the_libraries_have_the_runs"
 ELSEWHERE = {
     "make demo": "tests/tools/test_demo.py::test_a_fresh_clone_shows_the_table",
     "make test": "runs this test",
+    "ansible-playbook playbooks/setup.yml -i inventory/vs": "needs two hosts of these names:"
+    " tests/roles/test_whole_setup.py runs the playbook",
+    **dict.fromkeys(
+        ("python -m runner bench --matrix matrix.yaml", "python -m runner collect"),
+        "tests/tools/test_demo.py::test_a_fresh_clone_shows_the_table",
+    ),
     "ssh-copy-id train@10.0.0.11": "asks for a password: OpenSSH's own program",
     "trainbench accept -i inventory/mine --soak 24h": "takes a day",
     "runuser -u trainbench -- /opt/trainbench/bin/trainbench accept --quick --node localhost"

@@ -1,5 +1,5 @@
-"""Documents agree with the code. `python -m tests.test_docs` writes README's table of what ran
-where, and the engines' keys in the specs of roles/validate.
+"""Documents agree with the code. `python -m tests.test_docs` writes the engines' keys in the specs
+of roles/validate.
 """
 
 import dataclasses
@@ -75,25 +75,7 @@ def engine_names(engines: Mapping[str, object] = ENGINES) -> str:
     return f"{8 * ' '}choices: {_in_yaml(list(engines))}\n{8 * ' '}"
 
 
-def support() -> str:
-    """What ran where, of docs/support.yaml."""
-    held = yaml.safe_load((ROOT / "docs" / "support.yaml").read_text("utf-8"))
-    rows = ""
-    for system, ran in held["systems"].items():
-        rows += f"| {system} | {' | '.join(map(_ran, map(ran.get, held['places'])))} |\n"
-    head = f"| system | {' | '.join(held['places'])} |\n|{' --- |' * (1 + len(held['places']))}"
-    return f"\n{head}\n{rows}\n"
-
-
-def _ran(what: Mapping[str, Any] | None) -> str:
-    if what is None:
-        return "never run"
-    on = "each change" if what["ran"] == "tests" else f"{what['devices']}, {what['ran']}"
-    return f"[{on}]({what['evidence']})"
-
-
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"support": support},
     "roles/validate/meta/argument_specs.yml": {
         "container_engine_names": lambda: engine_names(CONTAINER_ENGINES),
         "engine_names": engine_names,

@@ -7,6 +7,7 @@ tests/on_slurm/test_documented_commands.py; `ELSEWHERE` has the rest.
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,9 @@ def test_every_command_is_run_somewhere() -> None:
     for name in tests:
         path, _, function = name.partition("::")
         assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
+def test_each_command_that_answers_a_question_stands_in_a_block() -> None:
+    asked = re.findall(r"(?m)^\|.*\| `(trainbench .*?)` \|", (ROOT / "README.md").read_text())
+    assert len(asked) == 7
+    assert set(asked) <= {line for page in PAGES for line in commands(page)}
