@@ -39,7 +39,7 @@ SETUP := python -m runner setup --yes
 GPUS := .trainbench/inventory/gpu
 GPU_NODES := .trainbench/gpu-nodes
 PYTEST := python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-SHELL_FILES := .ci/run tools/make-venv tools/say-first tools/say-next tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
+SHELL_FILES := .ci/run tools/make-venv tools/system-packages tests/cluster/enter.sh tests/cluster/slurm.sh \
   roles/container_image/files/trainbench-sshd
 
 .PHONY: help
@@ -52,11 +52,9 @@ venv: $(VENV)/.run  ## Make the commands' own environment, .venv (0.4 GB; no tor
 
 .PHONY: demo
 demo:  ## Set up this machine, run matrix.yaml on it, show the table (no root, no GPU)
-	@tools/say-first
 	@$(MAKE) --no-print-directory $(VENV)/.run
-	$(SETUP)
-	python -m runner bench --matrix matrix.yaml
-	@tools/say-next
+	@trainbench demo
+	@echo "In a new terminal, first: source $(BIN)/activate"
 
 .PHONY: gpu-smoke
 gpu-smoke:  ## The same on this machine's NVIDIA GPUs, with the torch of python3 (or TORCH=/path/to/python3)
@@ -164,12 +162,15 @@ site: $(VENV)/.docs  ## Write the documents as a site, build/site/index.html, re
 	python -m pytest -q tests/tools/test_site.py
 	@echo "Open $(CURDIR)/build/site/index.html"
 
-.PHONY: dist
-dist: $(VENV)/.release  ## Build the wheel and the sdist in build/dist, and check them
+.PHONY: release
+release: $(VENV)/.release lint  ## Check, build wheel and sdist in build/dist, check them, tag HEAD v<version> (push it yourself)
+	git diff --quiet HEAD || { echo "commit first: a tag names what is committed"; exit 1; }
+	head -3 CHANGELOG.md | grep -qx "## $$(python -c 'import runner; print(runner.__version__)')"
 	rm -rf build/dist
 	python -m hatchling build -d $(CURDIR)/build/dist
 	python -m twine check --strict build/dist/*
 	python -m pytest -q tests/tools/test_wheel.py
+	$(if $(CI),,git tag "v$$(python -c 'import runner; print(runner.__version__)')")
 
 .PHONY: pictures
 pictures: $(VENV)/.dev setup  ## Take the tutorial's pictures anew, from runs on this machine (Chromium; minutes)

@@ -9,4 +9,4 @@ if sys.version_info < (3, 11):  # noqa: UP036  # before any module that an older
         "`make venv PYTHON=/path/to/python3` makes its environment from one"
     )
 
-__version__ = "1.0.0"
+__version__ = "0.9.0"

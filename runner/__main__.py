@@ -30,6 +30,7 @@ from runner.commands import (
     collect,
     compare,
     completion,
+    demo,
     docs,
     doctor,
     expect,
@@ -55,7 +56,7 @@ _TOO_MANY = (errno.EMFILE, errno.ENFILE)  # open files
 _as_json: list[bool] = []  # whether this command line asks for JSON
 # In the order of --help.
 COMMANDS = (
-    *(init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
+    *(demo, init, setup, verify, doctor, accept, bench, tune, status, stop, collect, compare),
     *(
         ci,
         bisect,

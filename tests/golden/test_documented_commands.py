@@ -130,5 +130,4 @@ def test_every_command_is_run_somewhere() -> None:
 
 def test_each_command_that_answers_a_question_stands_in_a_block() -> None:
     asked = re.findall(r"(?m)^\|.*\| `(trainbench .*?)` \|", (ROOT / "README.md").read_text())
-    assert len(asked) == 7
-    assert set(asked) <= {line for page in PAGES for line in commands(page)}
+    assert set() < set(asked) <= {line for page in PAGES for line in commands(page)}

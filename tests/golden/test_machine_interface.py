@@ -108,7 +108,7 @@ WAYS: list[tuple[str, str, int]] = [
     ("init {folder}/new --hosts localhost --device cpu --root /opt/x", "init", 0),
 ]
 # Schemas of what takes minutes or machines: other tests compare those with what is printed.
-ELSEWHERE = {"accept", "bisect", "ci", "doctor"}
+ELSEWHERE = {"accept", "bisect", "ci", "demo", "doctor"}
 
 
 @pytest.fixture(scope="module")
